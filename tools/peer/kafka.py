@@ -4,7 +4,7 @@
     kafka.py start --port 21000 --data DIR [--override key=value ...] [--java-opt -X...]
     kafka.py stop  --data DIR
     kafka.py run   --port 21000 --data DIR -- CMD ...      start, run CMD, stop; CMD's exit code
-    kafka.py tool  kafka.tools.DumpLogSegments ARGS ...    one of Kafka's own main classes
+    kafka.py tool  org.apache.kafka.tools.DumpLogSegments ARGS ...    one of Kafka's own main classes
 
 start formats DIR on its first use, waits until the broker answers Metadata with itself in it, prints
 the process id and writes it to DIR/kafka.pid. The log goes to DIR/kafka.out. The port after --port
