@@ -1,0 +1,22 @@
+/* annotate.h - contracts about threads and locks that clang's -Wthread-safety reads; nothing for gcc.
+ *
+ * A lock type is declared with CAPABILITY, a field says GUARDED_BY(lock), a function HOLDS(lock). */
+#ifndef BASE_ANNOTATE_H
+#define BASE_ANNOTATE_H
+
+#ifdef __clang__
+#define TSA(x) __attribute__((x))
+#else
+#define TSA(x)
+#endif
+
+#define CAPABILITY(name) TSA(capability(name))
+#define GUARDED_BY(l) TSA(guarded_by(l))
+#define PT_GUARDED_BY(l) TSA(pt_guarded_by(l))
+#define HOLDS(...) TSA(requires_capability(__VA_ARGS__))
+#define EXCLUDES(...) TSA(locks_excluded(__VA_ARGS__))
+#define ACQUIRES(...) TSA(acquire_capability(__VA_ARGS__))
+#define RELEASES(...) TSA(release_capability(__VA_ARGS__))
+#define NO_THREAD_SAFETY TSA(no_thread_safety_analysis)
+
+#endif
