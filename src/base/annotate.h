@@ -1,6 +1,8 @@
-/* annotate.h - contracts about threads and locks that clang's -Wthread-safety reads; nothing for gcc.
+/* annotate.h - contracts about threads and locks that clang's -Wthread-safety reads; nothing for
+ * gcc.
  *
- * A lock type is declared with CAPABILITY, a field says GUARDED_BY(lock), a function HOLDS(lock). */
+ * A lock type is declared with CAPABILITY, a field says GUARDED_BY(lock), a function HOLDS(lock).
+ */
 #ifndef BASE_ANNOTATE_H
 #define BASE_ANNOTATE_H
 

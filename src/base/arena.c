@@ -44,7 +44,8 @@ void arena_trim(struct arena *a)
 
 void arena_reset(struct arena *a)
 {
-    if (a->first && a->first->size > a->chunk_size) { /* An oversized first chunk is not worth keeping. */
+    if (a->first &&
+        a->first->size > a->chunk_size) { /* An oversized first chunk is not worth keeping. */
         arena_trim(a);
         return;
     }

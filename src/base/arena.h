@@ -1,9 +1,10 @@
 /* arena.h - memory of one request: taken in pieces, given back all at once.
  *
- * Thread:    one at a time. Ownership: arena_init/arena_fini; what arena_alloc() returns lives until arena_reset().
- * Bound:     limit bytes in all; beyond it, or without memory, the arena goes bad once (arena->bad) and returns NULL from
- *            then on: callers may check once at the end, like the wire reader. arena_reset() clears it.
- * Reuse:     reset keeps the first chunk, so a steady request needs no call to the heap. */
+ * Thread:    one at a time. Ownership: arena_init/arena_fini; what arena_alloc() returns lives
+ * until arena_reset(). Bound:     limit bytes in all; beyond it, or without memory, the arena goes
+ * bad once (arena->bad) and returns NULL from then on: callers may check once at the end, like the
+ * wire reader. arena_reset() clears it. Reuse:     reset keeps the first chunk, so a steady request
+ * needs no call to the heap. */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
 
@@ -15,7 +16,7 @@ struct arena_chunk;
 struct arena {
     struct arena_chunk *first; /* kept over reset */
     struct arena_chunk *now;
-    size_t used;  /* in the current chunk */
+    size_t used; /* in the current chunk */
     size_t total; /* bytes handed out since reset */
     size_t limit;
     size_t chunk_size;

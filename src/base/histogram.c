@@ -27,8 +27,7 @@ void histogram_record(struct histogram *h, uint64_t value)
     atomic_fetch_add_explicit(&h->sum, value, memory_order_relaxed);
     uint64_t max = atomic_load_explicit(&h->max, memory_order_relaxed);
     while (value > max && !atomic_compare_exchange_weak_explicit(
-                              &h->max, &max, value, memory_order_relaxed, memory_order_relaxed)) {
-    }
+                              &h->max, &max, value, memory_order_relaxed, memory_order_relaxed)) {}
 }
 
 uint64_t histogram_quantile(const struct histogram *h, double q)

@@ -1,6 +1,8 @@
-/* histogram.h - log-linear latency histogram: 64 powers of two, 16 linear buckets in each, so at most 6.25 % error.
+/* histogram.h - log-linear latency histogram: 64 powers of two, 16 linear buckets in each, so at
+ * most 6.25 % error.
  *
- * Thread: record from any thread (relaxed atomics); reading while others record gives a near picture. */
+ * Thread: record from any thread (relaxed atomics); reading while others record gives a near
+ * picture. */
 #ifndef BASE_HISTOGRAM_H
 #define BASE_HISTOGRAM_H
 

@@ -1,4 +1,5 @@
-/* list.h - intrusive doubly linked ring. A head or an unlinked node points to itself. Not for concurrent use. */
+/* list.h - intrusive doubly linked ring. A head or an unlinked node points to itself. Not for
+ * concurrent use. */
 #ifndef BASE_LIST_H
 #define BASE_LIST_H
 

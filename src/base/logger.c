@@ -25,8 +25,9 @@ char *logger_time(int64_t wall_ms, char buf[32])
     int64_t day = doy - (153 * mp + 2) / 5 + 1;
     int64_t month = mp < 10 ? mp + 3 : mp - 9;
     int64_t year = yoe + era * 400 + (month <= 2);
-    snprintf(buf, 32, "%04d-%02d-%02d %02d:%02d:%02d,%03d", (int)(year % 10000), (int)month, (int)day,
-             (int)(ms / 3600000), (int)(ms / 60000 % 60), (int)(ms / 1000 % 60), (int)(ms % 1000));
+    snprintf(buf, 32, "%04d-%02d-%02d %02d:%02d:%02d,%03d", (int)(year % 10000), (int)month,
+             (int)day, (int)(ms / 3600000), (int)(ms / 60000 % 60), (int)(ms / 1000 % 60),
+             (int)(ms % 1000));
     return buf;
 }
 

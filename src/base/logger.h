@@ -1,7 +1,9 @@
-/* logger.h - log lines in Kafka's pattern: "[2026-11-30 04:00:00,123] INFO message (kafka.server.KafkaServer)".
+/* logger.h - log lines in Kafka's pattern: "[2026-11-30 04:00:00,123] INFO message
+ * (kafka.server.KafkaServer)".
  *
- * Thread:  any; the sink serialises. Bytes from a peer go in through slice_print(), never raw; a line is cut at 1,000 bytes.
- * Rate:    logger_rate() admits at most one line a second for each static site kept by the caller. */
+ * Thread:  any; the sink serialises. Bytes from a peer go in through slice_print(), never raw; a
+ * line is cut at 1,000 bytes. Rate:    logger_rate() admits at most one line a second for each
+ * static site kept by the caller. */
 #ifndef BASE_LOGGER_H
 #define BASE_LOGGER_H
 
@@ -19,9 +21,8 @@ struct logger {
 };
 
 /* A NULL logger swallows everything. name is Kafka's logger name, e.g. "kafka.log.LogManager". */
-__attribute__((format(printf, 4, 5))) void logger_log(const struct logger *l,
-                                                      enum logger_level level, const char *name,
-                                                      const char *fmt, ...);
+__attribute__((format(printf, 4, 5))) void
+logger_log(const struct logger *l, enum logger_level level, const char *name, const char *fmt, ...);
 
 #define log_info(l, name, ...) logger_log(l, LOG_INFO, name, __VA_ARGS__)
 #define log_warn(l, name, ...) logger_log(l, LOG_WARN, name, __VA_ARGS__)

@@ -1,7 +1,8 @@
 /* map.h - hash map from a byte string (copied) or a 64/160-bit key to a pointer.
  *
- * Thread: callers serialise. Iteration order is the order of insertion (with the last moved into holes on removal), never
- *         the order of addresses, so that simulated runs repeat. Open addressing, load at most 0.75. */
+ * Thread: callers serialise. Iteration order is the order of insertion (with the last moved into
+ * holes on removal), never the order of addresses, so that simulated runs repeat. Open addressing,
+ * load at most 0.75. */
 #ifndef BASE_MAP_H
 #define BASE_MAP_H
 
@@ -27,7 +28,8 @@ void map_init(struct map *m);
 void map_fini(struct map *m); /* frees keys, not values */
 
 void *map_get(const struct map *m, struct slice key); /* NULL when absent */
-/* Sets or replaces; *old (may be NULL) receives the replaced value. ERR_NOMEM leaves the map as it was. */
+/* Sets or replaces; *old (may be NULL) receives the replaced value. ERR_NOMEM leaves the map as it
+ * was. */
 NODISCARD enum err map_put(struct map *m, struct slice key, void *value, void **old);
 /* The removed value, NULL when absent. */
 void *map_remove(struct map *m, struct slice key);

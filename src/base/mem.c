@@ -1,4 +1,5 @@
-/* mem.c - the heap of production: the C allocator. The simulator links its own definitions instead of this file. */
+/* mem.c - the heap of production: the C allocator. The simulator links its own definitions instead
+ * of this file. */
 #include "base/mem.h"
 
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* mem.h - the heap as every room sees it.
  *
- * Thread: any. The default implementation (mem.c) calls the C allocator; the simulator links its own, which keeps a
- *         heap per simulated process and can fail the n-th allocation. So nothing outside base/mem.c calls malloc. */
+ * Thread: any. The default implementation (mem.c) calls the C allocator; the simulator links its
+ * own, which keeps a heap per simulated process and can fail the n-th allocation. So nothing
+ * outside base/mem.c calls malloc. */
 #ifndef BASE_MEM_H
 #define BASE_MEM_H
 
@@ -9,7 +10,8 @@
 
 #include <stddef.h>
 
-/* NULL when there is no memory (also on overflow of count * size). A size of 0 gives a valid pointer. */
+/* NULL when there is no memory (also on overflow of count * size). A size of 0 gives a valid
+ * pointer. */
 NODISCARD void *mem_alloc(size_t size);
 NODISCARD void *mem_zalloc(size_t size);
 NODISCARD void *mem_array(size_t count, size_t size); /* zeroed */

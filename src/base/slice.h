@@ -1,4 +1,5 @@
-/* slice.h - a borrowed run of bytes, and strings in that form. The holder of a slice does not own the bytes. */
+/* slice.h - a borrowed run of bytes, and strings in that form. The holder of a slice does not own
+ * the bytes. */
 #ifndef BASE_SLICE_H
 #define BASE_SLICE_H
 
@@ -7,7 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Immutable bytes. at may be NULL: the protocol's null (size is 0 then); an empty value has at != NULL. */
+/* Immutable bytes. at may be NULL: the protocol's null (size is 0 then); an empty value has at !=
+ * NULL. */
 struct slice {
     const uint8_t *at;
     size_t size;
@@ -53,7 +55,8 @@ int slice_cmp(struct slice a, struct slice b);
 /* The part [from, from + size), cut to what is there. */
 struct slice slice_sub(struct slice a, size_t from, size_t size);
 
-/* Copies into buf as a C string, cut to buf_size - 1 bytes; returns buf. Bytes that are no printable ASCII become
+/* Copies into buf as a C string, cut to buf_size - 1 bytes; returns buf. Bytes that are no
+ * printable ASCII become
  * '?', so that a remote string can go into a log line. */
 char *slice_print(struct slice a, char *buf, size_t buf_size);
 

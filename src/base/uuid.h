@@ -1,4 +1,5 @@
-/* uuid.h - 128-bit ids of topics, directories and clusters, as Kafka writes them (16 bytes; URL-safe base64 without padding). */
+/* uuid.h - 128-bit ids of topics, directories and clusters, as Kafka writes them (16 bytes;
+ * URL-safe base64 without padding). */
 #ifndef BASE_UUID_H
 #define BASE_UUID_H
 
