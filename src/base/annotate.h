@@ -13,8 +13,6 @@
 #endif
 
 #define CAPABILITY(name) TSA(capability(name))
-#define GUARDED_BY(l) TSA(guarded_by(l))
-#define PT_GUARDED_BY(l) TSA(pt_guarded_by(l))
 #define HOLDS(...) TSA(requires_capability(__VA_ARGS__))
 #define EXCLUDES(...) TSA(locks_excluded(__VA_ARGS__))
 #define ACQUIRES(...) TSA(acquire_capability(__VA_ARGS__))

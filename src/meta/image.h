@@ -131,7 +131,7 @@ NODISCARD enum err meta_dump(const struct meta_image *image,
 /* The newest image, for all tasks. The controller publishes, anybody looks. */
 struct meta_publisher {
     struct sys_mutex lock;
-    struct meta_image *image GUARDED_BY(lock);
+    struct meta_image *image; /* guarded by lock */
     _Atomic uint64_t version; /* pairs: release in publish, acquire in meta_view_get */
 };
 
