@@ -1,0 +1,178 @@
+/* poller.c - one epoll set and one eventfd: where a processor sleeps.
+ *
+ * Thread:     the owner task's; sys_poller_wake() from any.
+ * Invariants: [SYS-6] a task polls at most once a turn: the events of its sleep, or one look
+ *             without waiting. The set is level-triggered, so what a turn leaves comes again. The
+ *             eventfd is edge-triggered: each write ends one sleep and nobody needs to read it. */
+#include "base/check.h"
+#include "base/mem.h"
+#include "sys/sys_int.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* The eventfd's token, refused to users; also marks events that were dropped. */
+#define SYS_POLLER_WAKE_TOKEN UINT64_MAX
+
+enum err sys_poller_create(struct sys *sys, struct sys_poller **out)
+{
+    (void)sys;
+    *out = NULL;
+    struct sys_poller *p = mem_new(struct sys_poller);
+    if (!p) { return ERR_NOMEM; }
+    enum err e = ERR_OK;
+    p->event_fd = -1;
+    p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (p->epoll_fd < 0) {
+        e = sys_err(errno);
+        goto fail;
+    }
+    p->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (p->event_fd < 0) {
+        e = sys_err(errno);
+        goto fail;
+    }
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLET, .data.u64 = SYS_POLLER_WAKE_TOKEN};
+    if (epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, p->event_fd, &ev) < 0) {
+        e = sys_err(errno);
+        goto fail;
+    }
+    *out = p;
+    return ERR_OK;
+fail:
+    sys_poller_destroy(p);
+    return e;
+}
+
+void sys_poller_destroy(struct sys_poller *p)
+{
+    if (!p) { return; }
+    CHECK(!p->owned); /* its task is stopped first */
+    if (p->event_fd >= 0) { (void)close(p->event_fd); }
+    if (p->epoll_fd >= 0) { (void)close(p->epoll_fd); }
+    mem_free(p);
+}
+
+static uint32_t sys_poller_mask(unsigned interest)
+{
+    return (interest & SYS_READABLE ? (uint32_t)EPOLLIN : 0U) |
+           (interest & SYS_WRITABLE ? (uint32_t)EPOLLOUT : 0U);
+}
+
+static enum err sys_poller_ctl(struct sys_poller *p, int op, int fd, uint64_t token,
+                               unsigned interest)
+{
+    CHECK(token != SYS_POLLER_WAKE_TOKEN);
+    struct epoll_event ev = {.events = sys_poller_mask(interest), .data.u64 = token};
+    return epoll_ctl(p->epoll_fd, op, fd, &ev) < 0 ? sys_err(errno) : ERR_OK;
+}
+
+/* Forgets events of this turn that were not handed out yet. */
+static void sys_poller_drop(struct sys_poller *p, uint64_t token)
+{
+    for (size_t i = p->ready_next; i < p->ready_count; i++) {
+        if (p->ready[i].data.u64 == token) { p->ready[i].data.u64 = SYS_POLLER_WAKE_TOKEN; }
+    }
+}
+
+enum err sys_poller_add(struct sys_poller *p, struct sys_stream *s, uint64_t token,
+                        unsigned interest)
+{
+    struct sys_plain *plain = sys_plain_of(s);
+    plain->token = token;
+    return sys_poller_ctl(p, EPOLL_CTL_ADD, plain->fd, token, interest);
+}
+
+enum err sys_poller_set(struct sys_poller *p, struct sys_stream *s, uint64_t token,
+                        unsigned interest)
+{
+    struct sys_plain *plain = sys_plain_of(s);
+    plain->token = token;
+    return sys_poller_ctl(p, EPOLL_CTL_MOD, plain->fd, token, interest);
+}
+
+void sys_poller_remove(struct sys_poller *p, struct sys_stream *s)
+{
+    struct sys_plain *plain = sys_plain_of(s);
+    sys_poller_drop(p, plain->token);
+    (void)epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, plain->fd, NULL); /* ENOENT: was not there */
+}
+
+enum err sys_poller_add_listener(struct sys_poller *p, struct sys_listener *l, uint64_t token)
+{
+    l->token = token;
+    return sys_poller_ctl(p, EPOLL_CTL_ADD, l->fd, token, SYS_READABLE);
+}
+
+void sys_poller_remove_listener(struct sys_poller *p, struct sys_listener *l)
+{
+    sys_poller_drop(p, l->token);
+    (void)epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, l->fd, NULL);
+}
+
+static void sys_poller_take(struct sys_poller *p, int count)
+{
+    CHECK(count >= 0 || errno == EINTR);
+    p->ready_next = 0;
+    p->ready_count = count > 0 ? (size_t)count : 0;
+    p->polled = true;
+}
+
+static int sys_poller_wait_ms(uint64_t deadline_ns)
+{
+    if (deadline_ns == SYS_NEVER) { return -1; }
+    uint64_t now = sys_clock_ns();
+    uint64_t left_ms = deadline_ns > now ? (deadline_ns - now + SYS_MS - 1) / SYS_MS : 0;
+    return left_ms > INT_MAX ? INT_MAX : (int)left_ms;
+}
+
+void sys_poller_sleep(struct sys_poller *p, uint64_t deadline_ns)
+{
+    if (!p->coarse) {
+        struct timespec left = {0};
+        if (deadline_ns != SYS_NEVER) {
+            uint64_t now = sys_clock_ns();
+            left = sys_timespec(deadline_ns > now ? deadline_ns - now : 0);
+        }
+        int n = epoll_pwait2(p->epoll_fd, p->ready, SYS_POLL_BATCH_MAX,
+                             deadline_ns == SYS_NEVER ? NULL : &left, NULL);
+        if (n >= 0 || errno != ENOSYS) {
+            sys_poller_take(p, n);
+            return;
+        }
+        p->coarse = true;
+    }
+    sys_poller_take(
+        p, epoll_wait(p->epoll_fd, p->ready, SYS_POLL_BATCH_MAX, sys_poller_wait_ms(deadline_ns)));
+}
+
+void sys_poller_wake(struct sys_poller *p)
+{
+    uint64_t one = 1;
+    ssize_t n = write(p->event_fd, &one, sizeof one);
+    CHECK(n == (ssize_t)sizeof one || errno == EAGAIN); /* full after 2^64 writes: still awake */
+}
+
+static unsigned sys_poller_ready(uint32_t events)
+{
+    if (events & (EPOLLERR | EPOLLHUP)) { return SYS_READABLE | SYS_WRITABLE; }
+    return (events & EPOLLIN ? (unsigned)SYS_READABLE : 0U) |
+           (events & EPOLLOUT ? (unsigned)SYS_WRITABLE : 0U);
+}
+
+size_t sys_poller_events(struct sys_poller *p, struct sys_poll_event *out, size_t count_max)
+{
+    if (p->ready_next == p->ready_count && !(p->owned && p->polled)) {
+        sys_poller_take(p, epoll_wait(p->epoll_fd, p->ready, SYS_POLL_BATCH_MAX, 0));
+    }
+    size_t count = 0;
+    while (count < count_max && p->ready_next < p->ready_count) {
+        const struct epoll_event *ev = &p->ready[p->ready_next++];
+        if (ev->data.u64 == SYS_POLLER_WAKE_TOKEN) { continue; }
+        out[count++] =
+            (struct sys_poll_event){.token = ev->data.u64, .ready = sys_poller_ready(ev->events)};
+    }
+    return count;
+}
