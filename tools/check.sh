@@ -1,0 +1,13 @@
+#!/bin/sh
+# Everything beside the tests themselves: clang's warnings, ASan+UBSan and TSan runs of the in-process tests, format, lint, floors, fuzzing.
+set -eu
+cd "$(dirname "$0")/.."
+quick='unit|property|golden|fault|integration|sim'
+cmake --preset clang >/dev/null && ninja --quiet -C build/clang all
+for preset in asan tsan; do
+    cmake --preset $preset >/dev/null
+    ninja --quiet -C build/$preset all
+    ctest --test-dir build/$preset --output-on-failure -L "$quick" -j"$(nproc)" --quiet
+done
+ninja --quiet -C build/clang format-check lint layers
+tests/fuzz/run.sh "${FUZZ_SECONDS:-5}"
