@@ -82,6 +82,7 @@ struct load {
     uint64_t bytes_issued; /* since the start */
     uint64_t errors; /* since the start, any phase */
     uint64_t early; /* long polls answered before their time */
+    int64_t early_ns_max; /* by how much at most */
     uint64_t wraps; /* fetchers that began again at offset 0 */
     int first_error;
     int64_t *ends; /* fetch: the end offset of each target */

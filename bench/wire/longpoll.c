@@ -1,7 +1,7 @@
 /* longpoll.c - many fetches that wait for bytes that never come, each its full max.wait.
  *
  * The histogram holds the lateness: what a poll took beyond max.wait. An answer before its time is
- * an error of the broker and is counted as early. Starts are spread evenly over one max.wait. */
+ * a fault of the broker and is counted as early. Starts are spread evenly over one max.wait. */
 #include "load.h"
 
 #include <stdio.h>
@@ -40,7 +40,9 @@ static void longpoll_answer(struct load *l, struct conn *c, const struct answer 
     } else if (f.records_size != 0) {
         die("a long poll on an empty partition got records");
     } else {
-        if (a->now_ns < a->request->since_ns) { l->early++; }
+        int64_t early_ns = a->request->since_ns - a->now_ns;
+        if (early_ns > 0) { l->early++; }
+        if (early_ns > l->early_ns_max) { l->early_ns_max = early_ns; }
         load_count(l, a, 0, 0);
     }
     if (l->phase != PHASE_DRAIN) { longpoll_issue(l, c, a->now_ns); }
@@ -60,7 +62,8 @@ static int64_t longpoll_tick(struct load *l, int64_t now)
 
 static void longpoll_report(const struct load *l)
 {
-    printf(", \"wait_ms\": %u, \"early\": %llu", l->options->wait_ms, (unsigned long long)l->early);
+    printf(", \"wait_ms\": %u, \"early\": %llu, \"early_us_max\": %.1f", l->options->wait_ms,
+           (unsigned long long)l->early, (double)l->early_ns_max / 1e3);
 }
 
 const struct mode mode_longpoll = {
