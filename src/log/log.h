@@ -18,11 +18,11 @@
 #ifndef LOG_LOG_H
 #define LOG_LOG_H
 
-#include "base/arena.h"
 #include "base/err.h"
 #include "base/slice.h"
 #include "base/uuid.h"
 #include "sys/sys.h"
+#include "wire/batch.h"
 
 struct log; /* opaque */
 
@@ -46,6 +46,7 @@ struct log_config {
     int64_t delete_retention_ms;
     int64_t file_delete_delay_ms;
     int64_t producer_expiration_ms; /* the broker's producer.id.expiration.ms */
+    int64_t decompressed_bytes_max; /* of one batch; 0: no limit */
     int32_t segment_bytes;
     int32_t segment_index_bytes;
     int32_t index_interval_bytes;
@@ -106,37 +107,35 @@ enum log_origin {
 /* Why an append was refused: the client's error is chosen in api/. */
 enum log_reject {
     LOG_REJECT_NONE,
-    LOG_REJECT_TOO_LARGE, /* a batch above max.message.bytes: 10 */
+    LOG_REJECT_BATCH, /* batch_reject says what */
     LOG_REJECT_SEGMENT_TOO_SMALL, /* a batch above segment.bytes: 18 */
-    LOG_REJECT_CORRUPT, /* CRC, size or framing: 2 */
-    LOG_REJECT_INVALID_RECORD, /* 87 */
-    LOG_REJECT_INVALID_TIMESTAMP, /* 32 */
-    LOG_REJECT_UNSUPPORTED_CODEC, /* 76 */
-    LOG_REJECT_UNSUPPORTED_MAGIC, /* 43 */
-    LOG_REJECT_TRANSACTIONAL, /* refused until transactions exist */
-    LOG_REJECT_OUT_OF_ORDER, /* sequence gap: 45 */
-    LOG_REJECT_DUPLICATE, /* behind the five-batch window: 46 */
-    LOG_REJECT_UNKNOWN_PRODUCER, /* 59 */
+    LOG_REJECT_OUT_OF_ORDER, /* sequence gap: 45; from a leader: offsets that do not rise */
     LOG_REJECT_FENCED, /* producer epoch: 47 */
-    LOG_REJECT_STORAGE, /* disk full or offline: 56, retriable */
+    LOG_REJECT_PRODUCERS_LIMIT, /* no room for another producer: 56 */
+    LOG_REJECT_STORAGE, /* disk full, offline or no memory: 56, retriable */
+    LOG_REJECT_CLOSED, /* the log was deleted: 3 */
 };
 
 struct log_append_args {
-    /* One or more whole batches. Borrowed; offsets, epoch and append time are written in place. */
+    /* One whole batch from a client, one or more from a leader. Borrowed; offsets, epoch and append
+     * time are written in place. */
     struct mslice records;
     int64_t now_ms;
     int32_t leader_epoch;
     enum log_origin origin;
+    bool zstd_allowed; /* Produce 7 and later */
     /* False: instead of opening files of an idle log, or recompressing, answer ERR_AGAIN with
      * nothing done; the caller comes back from a handler with true. */
     bool may_block;
-    /* For recompressed bytes; may be NULL when may_block is false. */
-    struct arena *arena;
+    struct codec_scratch *scratch; /* the calling thread's own */
+    /* Takes recompressed bytes; may be NULL when may_block is false. Initialised, with a limit. */
+    struct wire_buf *recompressed;
 };
 
 struct log_append_result {
     enum err err;
     enum log_reject reject;
+    enum batch_reject batch_reject; /* with LOG_REJECT_BATCH */
     bool is_duplicate; /* err is ERR_OK: it was in the log already, the offsets are those of then */
     int64_t first_offset; /* -1 unless ERR_OK */
     int64_t last_offset;
