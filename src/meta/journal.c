@@ -1,0 +1,464 @@
+/* journal.c - append, replay and snapshots of the metadata log of a broker alone. */
+#include "meta/journal.h"
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "wire/batch.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define JOURNAL_LOGGER "org.apache.kafka.raft.internals.KafkaRaftLog"
+#define JOURNAL_DIR "__cluster_metadata-0"
+#define JOURNAL_EPOCH 1
+#define JOURNAL_PATH_SIZE 4096
+#define JOURNAL_BATCH_SIZE_MAX ((size_t)64 << 20)
+#define JOURNAL_SNAPSHOT_BATCH_SIZE ((size_t)256 << 10)
+#define JOURNAL_FILES_MAX 1024
+
+struct journal {
+    struct sys *sys;
+    const struct logger *logger;
+    char *dir; /* <metadata dir>/__cluster_metadata-0 */
+    struct sys_file *file; /* the active log file */
+    uint64_t pos; /* its end */
+    int64_t next_offset;
+    uint64_t snapshot_bytes;
+    uint64_t bytes_since_snapshot;
+    bool is_broken; /* a write or sync failed */
+    struct wire_buf buf;
+};
+
+static enum err journal_path(const struct journal *j, char path[JOURNAL_PATH_SIZE],
+                             const char *name)
+{
+    int n = snprintf(path, JOURNAL_PATH_SIZE, "%s/%s", j->dir, name);
+    return n < 0 || n >= JOURNAL_PATH_SIZE ? ERR_LIMIT : ERR_OK;
+}
+
+/* ---- replay
+ * ---------------------------------------------------------------------------------------- */
+
+/* Files of the directory by kind. */
+struct journal_files {
+    int64_t snapshot_end; /* -1: none */
+    char snapshot[64];
+    int64_t logs[JOURNAL_FILES_MAX]; /* base offsets, ascending */
+    size_t logs_count;
+    char leftovers[JOURNAL_FILES_MAX][64]; /* unfinished or replaced snapshots */
+    size_t leftovers_count;
+};
+
+static enum err add_leftover(struct journal_files *f, const char *name)
+{
+    if (f->leftovers_count == JOURNAL_FILES_MAX) { return ERR_LIMIT; }
+    snprintf(f->leftovers[f->leftovers_count++], sizeof f->leftovers[0], "%s", name);
+    return ERR_OK;
+}
+
+static bool name_ends(const char *name, const char *suffix)
+{
+    size_t n = strlen(name), s = strlen(suffix);
+    return n > s && n < 64 && strcmp(name + n - s, suffix) == 0;
+}
+
+static enum err on_file(void *ctx, const char *name, bool is_dir)
+{
+    struct journal_files *f = ctx;
+    int64_t offset = strtoll(name, NULL, 10);
+    if (is_dir || offset < 0) { return ERR_OK; }
+    if (name_ends(name, ".checkpoint.part")) { return add_leftover(f, name); }
+    if (name_ends(name, ".checkpoint")) {
+        enum err e = f->snapshot_end >= 0 ? add_leftover(f, f->snapshot) : ERR_OK;
+        f->snapshot_end = offset; /* names are sorted: the last is the newest */
+        snprintf(f->snapshot, sizeof f->snapshot, "%s", name);
+        return e;
+    }
+    if (name_ends(name, ".log")) {
+        if (f->logs_count == JOURNAL_FILES_MAX) { return ERR_LIMIT; }
+        f->logs[f->logs_count++] = offset;
+    }
+    return ERR_OK;
+}
+
+/* Where replay of one file stands. */
+struct replay {
+    struct journal *j;
+    struct sys_file *file;
+    const char *name;
+    uint64_t pos, size;
+    struct meta_image **image;
+    int64_t offset_fixed; /* snapshot: every record gets this offset; -1: their own */
+};
+
+static enum err replay_damage(const struct replay *p, const char *what)
+{
+    log_error(p->j->logger, JOURNAL_LOGGER,
+              "Metadata file %s/%s is damaged at position %" PRIu64
+              ": %s. The broker does not start on it; restore the file from a copy.",
+              p->j->dir, p->name, p->pos, what);
+    return ERR_CORRUPT;
+}
+
+/* Reads the batch at pos into j->buf. ERR_RANGE: it is not whole; ERR_CORRUPT: it is whole and
+ * wrong. */
+static enum err replay_read(struct replay *p, struct batch_header *h)
+{
+    uint8_t head[BATCH_HEADER_SIZE];
+    size_t got;
+    struct wire_buf *buf = &p->j->buf;
+    enum err e = sys_file_read(p->file, head, sizeof head, p->pos, &got);
+    if (e) { return e; }
+    if (got < sizeof head) { return ERR_RANGE; }
+    if (batch_peek(slice_of(head, sizeof head), h)) { return ERR_CORRUPT; }
+    size_t size = batch_size(h);
+    if (size > JOURNAL_BATCH_SIZE_MAX) { return ERR_CORRUPT; }
+    if (size > p->size - p->pos) { return ERR_RANGE; }
+    buf->size = 0;
+    e = wire_buf_reserve(buf, size);
+    if (e) { return e; }
+    e = sys_file_read(p->file, buf->at, size, p->pos, &got);
+    if (e) { return e; }
+    if (got < size) { return ERR_RANGE; }
+    buf->size = size;
+    return batch_check_crc(wire_buf_slice(buf)) ? ERR_CORRUPT : ERR_OK;
+}
+
+static enum err replay_apply(struct replay *p)
+{
+    struct batch_iter it;
+    struct batch_record record;
+    if (batch_iter_open(&it, NULL, wire_buf_slice(&p->j->buf), JOURNAL_BATCH_SIZE_MAX, NULL)) {
+        return replay_damage(p, "no such batch is written here");
+    }
+    while (batch_iter_next(&it, &record)) {
+        int64_t offset = p->offset_fixed >= 0 ? p->offset_fixed : record.offset;
+        enum err e = meta_apply(p->image, record.value, offset);
+        if (e == ERR_NOMEM) { return e; }
+        if (e) { return replay_damage(p, "a record that does not fit those before it"); }
+        if (p->offset_fixed < 0) { p->j->next_offset = record.offset + 1; }
+    }
+    return it.err ? replay_damage(p, "a record is malformed") : ERR_OK;
+}
+
+/* True when what begins at pos may be an append that a crash interrupted: no whole, right batch
+ * stands behind it. */
+static bool replay_is_torn(struct replay *p, enum err e, const struct batch_header *h)
+{
+    if (e != ERR_CORRUPT) { return true; }
+    size_t size = h->length > 0 ? batch_size(h) : 0;
+    if (size == 0 || size > JOURNAL_BATCH_SIZE_MAX || size >= p->size - p->pos) { return true; }
+    struct replay behind = *p;
+    struct batch_header next;
+    behind.pos += size;
+    return replay_read(&behind, &next) != ERR_OK;
+}
+
+static enum err replay_file(struct replay *p, bool may_be_torn)
+{
+    enum err e = sys_file_size(p->file, &p->size);
+    while (!e && p->pos < p->size) {
+        struct batch_header h = {0};
+        e = replay_read(p, &h);
+        if (e == ERR_RANGE || e == ERR_CORRUPT) {
+            if (!may_be_torn || !replay_is_torn(p, e, &h)) {
+                return replay_damage(p, "the checksum or length of a batch is wrong");
+            }
+            log_warn(p->j->logger, JOURNAL_LOGGER,
+                     "Cutting %s/%s at position %" PRIu64
+                     ": the last append was interrupted and never acknowledged",
+                     p->j->dir, p->name, p->pos);
+            e = sys_file_truncate(p->file, p->pos);
+            return e ? e : sys_file_sync(p->file);
+        }
+        if (e) { return e; }
+        if (p->offset_fixed < 0 && h.base_offset != p->j->next_offset) {
+            return replay_damage(p, "a batch has another offset than expected");
+        }
+        e = replay_apply(p);
+        p->pos += batch_size(&h);
+    }
+    return e;
+}
+
+static enum err journal_load_snapshot(struct journal *j, const struct journal_files *f,
+                                      struct meta_image **image)
+{
+    char path[JOURNAL_PATH_SIZE];
+    if (f->snapshot_end < 0) { return ERR_OK; }
+    struct replay p = {.j = j, .name = f->snapshot, .image = image};
+    p.offset_fixed = f->snapshot_end - 1;
+    enum err e = journal_path(j, path, f->snapshot);
+    if (!e) { e = sys_file_open(j->sys, path, SYS_READ, &p.file); }
+    if (!e) { e = replay_file(&p, false); }
+    sys_file_unref(p.file);
+    j->next_offset = f->snapshot_end;
+    return e;
+}
+
+/* Opens (creating it) the log file that begins at base as the active one and makes its name
+ * durable. */
+static enum err journal_open_active(struct journal *j, int64_t base)
+{
+    char path[JOURNAL_PATH_SIZE], name[64];
+    snprintf(name, sizeof name, "%020" PRId64 ".log", base);
+    enum err e = journal_path(j, path, name);
+    struct sys_file *file = NULL;
+    if (!e) { e = sys_file_open(j->sys, path, SYS_WRITE | SYS_CREATE, &file); }
+    if (!e) { e = sys_dir_sync(j->sys, j->dir); }
+    if (e) {
+        sys_file_unref(file);
+        return e;
+    }
+    sys_file_unref(j->file);
+    j->file = file;
+    j->pos = 0;
+    return ERR_OK;
+}
+
+static enum err journal_load_logs(struct journal *j, const struct journal_files *f,
+                                  struct meta_image **image)
+{
+    enum err e = ERR_OK;
+    for (size_t i = 0; i < f->logs_count && !e; i++) {
+        if (f->logs[i] < j->next_offset && f->logs[i] < f->snapshot_end) { continue; }
+        char name[64];
+        snprintf(name, sizeof name, "%020" PRId64 ".log", f->logs[i]);
+        e = journal_open_active(j, f->logs[i]);
+        if (e) { break; }
+        struct replay p = {.j = j, .file = j->file, .name = name, .image = image};
+        p.offset_fixed = -1;
+        if (f->logs[i] != j->next_offset) {
+            return replay_damage(&p, "the records before this file are missing");
+        }
+        e = replay_file(&p, i + 1 == f->logs_count);
+        j->pos = p.pos;
+        j->bytes_since_snapshot += p.pos;
+    }
+    if (!e && !j->file) { e = journal_open_active(j, j->next_offset); }
+    return e;
+}
+
+/* Removes what a finished snapshot replaced; a failure leaves files that the next start removes. */
+static void journal_remove_old(struct journal *j, const struct journal_files *f)
+{
+    char path[JOURNAL_PATH_SIZE], name[64];
+    for (size_t i = 0; i < f->leftovers_count; i++) {
+        if (journal_path(j, path, f->leftovers[i]) == ERR_OK) {
+            err_ignore(sys_path_unlink(j->sys, path), "the next start removes it");
+        }
+    }
+    for (size_t i = 0; i < f->logs_count; i++) {
+        if (f->logs[i] >= f->snapshot_end) { continue; }
+        snprintf(name, sizeof name, "%020" PRId64 ".log", f->logs[i]);
+        if (journal_path(j, path, name) == ERR_OK) {
+            err_ignore(sys_path_unlink(j->sys, path), "the next start removes it");
+        }
+    }
+}
+
+static enum err journal_make_dirs(struct journal *j, const char *parent)
+{
+    enum err e = sys_dir_create(j->sys, parent);
+    if (e && e != ERR_EXISTS) { return e; }
+    e = sys_dir_create(j->sys, j->dir);
+    if (e && e != ERR_EXISTS) { return e; }
+    return sys_dir_sync(j->sys, parent);
+}
+
+enum err journal_open(const struct journal_options *options, struct journal **out,
+                      struct meta_image **image)
+{
+    *out = NULL;
+    *image = NULL;
+    struct journal_files *files = mem_new(struct journal_files);
+    struct journal *j = mem_new(struct journal);
+    struct meta_image *loaded = meta_create();
+    enum err e = ERR_NOMEM;
+    if (!files || !j || !loaded) { goto fail; }
+    files->snapshot_end = -1;
+    j->sys = options->sys;
+    j->logger = options->logger;
+    j->snapshot_bytes = options->snapshot_bytes;
+    wire_buf_init(&j->buf, JOURNAL_BATCH_SIZE_MAX);
+    size_t size = strlen(options->dir) + sizeof JOURNAL_DIR + 2;
+    j->dir = mem_alloc(size);
+    if (!j->dir) { goto fail; }
+    snprintf(j->dir, size, "%s/%s", options->dir, JOURNAL_DIR);
+    e = journal_make_dirs(j, options->dir);
+    if (!e) { e = sys_dir_list(j->sys, j->dir, on_file, files); }
+    if (!e) { e = journal_load_snapshot(j, files, &loaded); }
+    if (!e) { e = journal_load_logs(j, files, &loaded); }
+    if (e) { goto fail; }
+    journal_remove_old(j, files);
+    mem_free(files);
+    *image = loaded;
+    *out = j;
+    return ERR_OK;
+fail:
+    mem_free(files);
+    meta_unref(loaded);
+    journal_close(j);
+    return e;
+}
+
+void journal_close(struct journal *j)
+{
+    if (!j) { return; }
+    sys_file_unref(j->file);
+    wire_buf_fini(&j->buf);
+    mem_free(j->dir);
+    mem_free(j);
+}
+
+/* ---- append
+ * ------------------------------------------------------------------------------------------- */
+
+/* Encodes records as one batch at base_offset into j->buf. */
+static enum err journal_encode(struct journal *j, const struct slice *records, size_t count,
+                               int64_t wall_ms, int64_t base_offset)
+{
+    struct batch_build_record *build = mem_array(count, sizeof *build);
+    if (!build) { return ERR_NOMEM; }
+    for (size_t i = 0; i < count; i++) {
+        build[i] = (struct batch_build_record){.timestamp = wall_ms, .value = records[i]};
+    }
+    struct batch_build_options options = BATCH_BUILD_PLAIN;
+    options.base_offset = base_offset;
+    options.leader_epoch = JOURNAL_EPOCH;
+    j->buf.size = 0;
+    enum err e = batch_build(&options, build, count, NULL, &j->buf);
+    mem_free(build);
+    return e;
+}
+
+enum err journal_append(struct journal *j, const struct slice *records, size_t records_count,
+                        int64_t wall_ms, int64_t *first_offset)
+{
+    *first_offset = -1;
+    if (j->is_broken) { return ERR_IO; }
+    CHECK(records_count > 0);
+    enum err e = journal_encode(j, records, records_count, wall_ms, j->next_offset);
+    if (e) { return e; }
+    struct sys_iov iov = {j->buf.at, j->buf.size};
+    size_t written;
+    e = sys_file_write(j->file, &iov, 1, j->pos, &written);
+    if (e == ERR_NOSPACE && sys_file_truncate(j->file, j->pos) == ERR_OK) { return e; }
+    if (!e) { e = sys_file_sync(j->file); }
+    if (e) {
+        j->is_broken = true; /* [JRN-1]: what is on the device is unknown from here on */
+        log_error(j->logger, JOURNAL_LOGGER, "Writing the metadata log in %s failed: %s", j->dir,
+                  err_name(e));
+        return e == ERR_NOSPACE ? ERR_NOSPACE : ERR_IO;
+    }
+    *first_offset = j->next_offset;
+    j->next_offset += (int64_t)records_count;
+    j->pos += iov.size;
+    j->bytes_since_snapshot += iov.size;
+    return ERR_OK;
+}
+
+/* ---- snapshot
+ * ------------------------------------------------------------------------------------------ */
+
+bool journal_wants_snapshot(const struct journal *j)
+{
+    return !j->is_broken && j->bytes_since_snapshot > j->snapshot_bytes;
+}
+
+/* Collects records and writes them in batches. */
+struct snapshot {
+    struct journal *j;
+    struct sys_file *file;
+    uint64_t pos;
+    int64_t next;
+    int64_t wall_ms;
+    struct wire_buf bytes; /* of the records waiting */
+    struct slice *records; /* at is an offset into bytes until they are written */
+    size_t count, capacity;
+};
+
+static enum err snapshot_flush(struct snapshot *s)
+{
+    if (s->count == 0) { return ERR_OK; }
+    size_t from = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        s->records[i].at = s->bytes.at + from;
+        from += s->records[i].size;
+    }
+    enum err e = journal_encode(s->j, s->records, s->count, s->wall_ms, s->next);
+    if (e) { return e; }
+    struct sys_iov iov = {s->j->buf.at, s->j->buf.size};
+    size_t written;
+    e = sys_file_write(s->file, &iov, 1, s->pos, &written);
+    s->pos += iov.size;
+    s->next += (int64_t)s->count;
+    s->count = 0;
+    s->bytes.size = 0;
+    return e;
+}
+
+static enum err snapshot_emit(void *ctx, struct slice record)
+{
+    struct snapshot *s = ctx;
+    if (s->count == s->capacity) {
+        size_t capacity = s->capacity ? s->capacity * 2 : 256;
+        struct slice *records = mem_realloc(s->records, capacity * sizeof *records);
+        if (!records) { return ERR_NOMEM; }
+        s->records = records;
+        s->capacity = capacity;
+    }
+    enum err e = wire_buf_reserve(&s->bytes, s->bytes.size + record.size);
+    if (e) { return e; }
+    memcpy(s->bytes.at + s->bytes.size, record.at, record.size);
+    s->bytes.size += record.size;
+    s->records[s->count++].size = record.size;
+    return s->bytes.size >= JOURNAL_SNAPSHOT_BATCH_SIZE ? snapshot_flush(s) : ERR_OK;
+}
+
+/* Writes the whole snapshot under a name that no start reads, and syncs it. */
+static enum err snapshot_write(struct journal *j, const struct meta_image *image, int64_t wall_ms,
+                               const char *path)
+{
+    struct snapshot s = {.j = j, .wall_ms = wall_ms};
+    wire_buf_init(&s.bytes, JOURNAL_BATCH_SIZE_MAX);
+    enum err e = sys_file_open(j->sys, path, SYS_WRITE | SYS_CREATE | SYS_TRUNCATE, &s.file);
+    if (!e) { e = meta_dump(image, snapshot_emit, &s); }
+    if (!e) { e = snapshot_flush(&s); }
+    if (!e) { e = sys_file_sync(s.file); }
+    sys_file_unref(s.file);
+    wire_buf_fini(&s.bytes);
+    mem_free(s.records);
+    return e;
+}
+
+enum err journal_snapshot(struct journal *j, const struct meta_image *image, int64_t wall_ms)
+{
+    char path[JOURNAL_PATH_SIZE], part[JOURNAL_PATH_SIZE], name[96];
+    if (j->is_broken) { return ERR_IO; }
+    CHECKF(image->offset == j->next_offset - 1, "image %" PRId64 ", log %" PRId64, image->offset,
+           j->next_offset);
+    snprintf(name, sizeof name, "%020" PRId64 "-%010d.checkpoint", j->next_offset, JOURNAL_EPOCH);
+    enum err e = journal_path(j, path, name);
+    snprintf(name, sizeof name, "%020" PRId64 "-%010d.checkpoint.part", j->next_offset,
+             JOURNAL_EPOCH);
+    if (!e) { e = journal_path(j, part, name); }
+    if (!e) { e = snapshot_write(j, image, wall_ms, part); }
+    if (!e) { e = sys_path_rename(j->sys, part, path); }
+    /* The new log file's name is made durable by the same directory sync as the snapshot's,
+     * [JRN-2]. */
+    if (!e) { e = journal_open_active(j, j->next_offset); }
+    if (e) {
+        log_warn(j->logger, JOURNAL_LOGGER, "Writing a metadata snapshot in %s failed: %s", j->dir,
+                 err_name(e));
+        return e;
+    }
+    j->bytes_since_snapshot = 0;
+    struct journal_files *files = mem_new(struct journal_files);
+    if (!files) { return ERR_OK; } /* the next start removes the old files */
+    files->snapshot_end = -1;
+    if (sys_dir_list(j->sys, j->dir, on_file, files) == ERR_OK) { journal_remove_old(j, files); }
+    mem_free(files);
+    return ERR_OK;
+}
