@@ -33,8 +33,8 @@ struct purg_env {
     void *ctx; /* first argument of every function below */
 
     /* A short, non-recursive lock. init answers false when there is no room. The library never
-     * holds two locks at once and never calls a user's function while it holds one; the only
-     * function of this table that it calls under a lock is alloc and free (growing a table). */
+     * holds two locks at once, and under one it calls nothing of the user but alloc and free (to
+     * grow a table) and the hash of keys. */
     bool (*mutex_init)(void *ctx, struct purg_mutex *mutex);
     void (*mutex_fini)(void *ctx, struct purg_mutex *mutex);
     void (*mutex_lock)(void *ctx, struct purg_mutex *mutex);
@@ -47,8 +47,8 @@ struct purg_env {
     void *(*alloc)(void *ctx, size_t size, size_t align);
     void (*free)(void *ctx, void *memory, size_t size);
 
-    /* A broken contract, in words. May be NULL. Does not return to the library with effect: the
-     * library aborts after it. Tests leave it by longjmp. */
+    /* A broken contract, in words. May be NULL. When it returns the library aborts; a test leaves
+     * it by longjmp. Nothing was changed yet. */
     void (*misuse)(void *ctx, const char *what);
 };
 

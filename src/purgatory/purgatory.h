@@ -31,7 +31,9 @@
 
 struct purg_options {
     uint32_t shards; /* a power of two; 0: PURG_SHARDS_DEFAULT */
-    uint64_t (*hash)(struct purg_key); /* NULL: a multiplicative mix, for keys not chosen by foes */
+    /* A pure function (it may run under a shard's lock). NULL: a multiplicative mix, good for keys
+     * that no foe can choose. */
+    uint64_t (*hash)(struct purg_key);
 };
 
 /* NULL: no memory. */

@@ -53,7 +53,10 @@ struct purg_wheel {
     uint64_t tick_max; /* the last tick that a 64-bit nanosecond clock can reach */
     size_t timers_count; /* all that are in the wheel, due and never included */
     uint32_t bits; /* log2(slots) */
+    uint32_t levels_count; /* that exist, from 0 */
     uint32_t levels_mask; /* bit per level that has a non-empty slot */
+    uint64_t stray_tick; /* when stray is placed again */
+    struct purg_link stray; /* whose level could not be allocated */
     struct purg_link due; /* time has come, not yet fired (budget) */
     struct purg_link never; /* PURG_NEVER: kept for purg_wheel_take_any() alone */
     uint64_t occupied[PURG_LEVELS_MAX];

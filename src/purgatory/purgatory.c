@@ -1,0 +1,436 @@
+/* purgatory.c - watch lists: from a key to the operations that watch it.
+ *
+ * Place:      see purgatory.h.
+ * Thread:     any. A shard's lock guards its table and every linked node whose key hashes to it.
+ *
+ * A shard is a hash table of keys, made of the callers' nodes alone: all nodes of one key form a
+ * ring in the order they came; the oldest is the ring's head and hangs in the bucket's chain, and
+ * when it goes the next takes its place. Only the array of buckets is allocated; it starts as one
+ * word inside the shard, doubles with the number of keys, and never shrinks. If it cannot grow the
+ * chains get longer, nothing else.
+ *
+ * A walk takes operations from the ring in batches under the lock and treats them outside it. When
+ * the ring is longer than a batch the walker links two markers (nodes without operation) into it:
+ * one where it stopped, one at the end of what it found [PRG-2]. */
+#include "purgatory/purg_int.h"
+
+#define WALK_BATCH 32
+#define BUCKETS_MIN 8u
+
+struct shard {
+    _Alignas(PURG_CACHE_LINE) struct purg_mutex mutex;
+    union {
+        struct purg_watch_node *one; /* buckets_mask == 0 */
+        struct purg_watch_node **table; /* otherwise */
+    } buckets;
+    uint32_t buckets_mask;
+    uint32_t keys_count;
+    /* Written under the lock, read by the metrics without it. */
+    _Atomic(uint32_t) nodes_count;
+    _Atomic(uint32_t) ops_count; /* counted at an operation's first node */
+};
+
+struct purgatory {
+    struct purg_env env;
+    uint64_t (*hash)(struct purg_key key);
+    struct shard *shards;
+    uint32_t shards_mask;
+    _Alignas(PURG_CACHE_LINE) _Atomic(uint64_t) expirations;
+};
+
+static uint64_t hash_default(struct purg_key key)
+{
+    uint64_t h = key.hi * 0x9e3779b97f4a7c15u;
+    h = (h ^ (h >> 32) ^ key.lo) * 0xbf58476d1ce4e5b9u;
+    h = (h ^ (h >> 29) ^ key.sub) * 0x94d049bb133111ebu;
+    return h ^ (h >> 32);
+}
+
+/* The low half of the hash chooses the bucket, the high half the shard. */
+static struct shard *shard_of(const struct purgatory *purgatory, uint64_t hash)
+{
+    return &purgatory->shards[(uint32_t)(hash >> 32) & purgatory->shards_mask];
+}
+
+static struct purg_watch_node **bucket_of(struct shard *shard, uint64_t hash)
+{
+    if (shard->buckets_mask == 0) { return &shard->buckets.one; }
+    return &shard->buckets.table[(uint32_t)hash & shard->buckets_mask];
+}
+
+static void shard_lock(const struct purgatory *purgatory, struct shard *shard)
+{
+    purgatory->env.mutex_lock(purgatory->env.ctx, &shard->mutex);
+}
+
+static void shard_unlock(const struct purgatory *purgatory, struct shard *shard)
+{
+    purgatory->env.mutex_unlock(purgatory->env.ctx, &shard->mutex);
+}
+
+static void counter_add(_Atomic(uint32_t) *counter, uint32_t delta)
+{
+    uint32_t value = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, value + delta, memory_order_relaxed);
+}
+
+/* Under the lock: how the metrics see a node come (1) or go (-1). */
+static void count_node(struct shard *shard, const struct purg_watch_node *node, uint32_t delta)
+{
+    if (node->op) {
+        counter_add(&shard->nodes_count, delta);
+        if (node == node->op->nodes) { counter_add(&shard->ops_count, delta); }
+    }
+}
+
+static bool key_equal(const struct purg_key *a, const struct purg_key *b)
+{
+    return a->lo == b->lo && a->sub == b->sub && a->hi == b->hi;
+}
+
+static struct purg_watch_node *ring_find(struct shard *shard, uint64_t hash,
+                                         const struct purg_key *key)
+{
+    struct purg_watch_node *head = *bucket_of(shard, hash);
+    while (head && !key_equal(&head->key, key)) {
+        head = head->chain_next;
+    }
+    return head;
+}
+
+static void chain_add(struct purg_watch_node **at, struct purg_watch_node *head)
+{
+    head->chain_next = *at;
+    head->chain_at = at;
+    if (head->chain_next) { head->chain_next->chain_at = &head->chain_next; }
+    *at = head;
+}
+
+static size_t table_size(uint32_t mask)
+{
+    return ((size_t)mask + 1) * sizeof(struct purg_watch_node *);
+}
+
+static void table_free(const struct purgatory *purgatory, struct shard *shard)
+{
+    if (shard->buckets_mask != 0) {
+        purgatory->env.free(purgatory->env.ctx, shard->buckets.table,
+                            table_size(shard->buckets_mask));
+    }
+}
+
+/* Doubles the buckets, if there is memory. */
+static void table_grow(const struct purgatory *purgatory, struct shard *shard)
+{
+    uint32_t mask = shard->buckets_mask ? shard->buckets_mask * 2 + 1 : BUCKETS_MIN - 1;
+    struct purg_watch_node **table =
+        purgatory->env.alloc(purgatory->env.ctx, table_size(mask), PURG_CACHE_LINE);
+    if (!table) { return; }
+    for (uint32_t i = 0; i <= shard->buckets_mask; i++) {
+        struct purg_watch_node *head =
+            shard->buckets_mask ? shard->buckets.table[i] : shard->buckets.one;
+        while (head) {
+            struct purg_watch_node *next = head->chain_next;
+            chain_add(&table[(uint32_t)purgatory->hash(head->key) & mask], head);
+            head = next;
+        }
+    }
+    table_free(purgatory, shard);
+    shard->buckets.table = table;
+    shard->buckets_mask = mask;
+}
+
+static void ring_insert_before(struct purg_watch_node *at, struct purg_watch_node *node)
+{
+    node->next = at;
+    node->prev = at->prev;
+    at->prev->next = node;
+    at->prev = node;
+    node->chain_at = NULL; /* not the head */
+}
+
+/* Under the lock. */
+static void node_link(const struct purgatory *purgatory, struct shard *shard, uint64_t hash,
+                      struct purg_watch_node *node)
+{
+    struct purg_watch_node *head = ring_find(shard, hash, &node->key);
+    count_node(shard, node, 1);
+    if (head) {
+        ring_insert_before(head, node); /* the ring's end */
+        return;
+    }
+    node->next = node;
+    node->prev = node;
+    shard->keys_count++;
+    if (shard->keys_count > shard->buckets_mask + 1) { table_grow(purgatory, shard); }
+    chain_add(bucket_of(shard, hash), node);
+}
+
+/* Under the lock. */
+static void node_unlink(struct shard *shard, struct purg_watch_node *node)
+{
+    struct purg_watch_node *next = node->next;
+    if (!next) { return; }
+    if (node->chain_at) { /* the head */
+        struct purg_watch_node *heir = next == node ? node->chain_next : next;
+        *node->chain_at = heir;
+        if (heir) { heir->chain_at = node->chain_at; }
+        if (next == node) {
+            shard->keys_count--;
+        } else {
+            heir->chain_next = node->chain_next;
+            if (heir->chain_next) { heir->chain_next->chain_at = &heir->chain_next; }
+        }
+    }
+    node->prev->next = next;
+    next->prev = node->prev;
+    node->next = NULL;
+    count_node(shard, node, UINT32_MAX);
+}
+
+void purg_unlink_all(struct purg_op *op)
+{
+    struct purgatory *purgatory = op->purgatory;
+    for (uint32_t i = 0; i < op->nodes_count; i++) {
+        struct purg_watch_node *node = &op->nodes[i];
+        struct shard *shard = shard_of(purgatory, purgatory->hash(node->key));
+        shard_lock(purgatory, shard);
+        node_unlink(shard, node);
+        shard_unlock(purgatory, shard);
+    }
+}
+
+void purg_count_expiration(struct purgatory *purgatory)
+{
+    atomic_fetch_add_explicit(&purgatory->expirations, 1, memory_order_relaxed);
+}
+
+struct purgatory *purg_create(const struct purg_env *env, const struct purg_options *options)
+{
+    uint32_t count = options->shards ? options->shards : PURG_SHARDS_DEFAULT;
+    if (count > PURG_SHARDS_MAX || (count & (count - 1)) != 0) {
+        purg_misuse(env, "purg_create: shards is no power of two up to PURG_SHARDS_MAX");
+    }
+    struct purgatory *purgatory = env->alloc(env->ctx, sizeof *purgatory, PURG_CACHE_LINE);
+    if (!purgatory) { return NULL; }
+    purgatory->env = *env;
+    purgatory->hash = options->hash ? options->hash : hash_default;
+    purgatory->shards_mask = count - 1;
+    purgatory->shards = env->alloc(env->ctx, count * sizeof *purgatory->shards, PURG_CACHE_LINE);
+    uint32_t made = 0;
+    if (!purgatory->shards) { goto fail; }
+    while (made < count) {
+        if (!env->mutex_init(env->ctx, &purgatory->shards[made].mutex)) { goto fail; }
+        made++;
+    }
+    return purgatory;
+fail:
+    while (made > 0) {
+        env->mutex_fini(env->ctx, &purgatory->shards[--made].mutex);
+    }
+    if (purgatory->shards) {
+        env->free(env->ctx, purgatory->shards, count * sizeof *purgatory->shards);
+    }
+    env->free(env->ctx, purgatory, sizeof *purgatory);
+    return NULL;
+}
+
+void purg_destroy(struct purgatory *purgatory)
+{
+    if (!purgatory) { return; }
+    struct purg_env env = purgatory->env;
+    if (purg_size(purgatory) > 0) {
+        purg_misuse(&env, "purg_destroy: operations are still linked");
+    }
+    uint32_t count = purgatory->shards_mask + 1;
+    for (uint32_t i = 0; i < count; i++) {
+        table_free(purgatory, &purgatory->shards[i]);
+        env.mutex_fini(env.ctx, &purgatory->shards[i].mutex);
+    }
+    env.free(env.ctx, purgatory->shards, count * sizeof *purgatory->shards);
+    env.free(env.ctx, purgatory, sizeof *purgatory);
+}
+
+enum purg_outcome purg_try_complete_else_watch(struct purgatory *purgatory, struct purg_owner *self,
+                                               struct purg_op *op, struct purg_watch_node *nodes,
+                                               const struct purg_key *keys, size_t keys_count,
+                                               uint64_t deadline_ns)
+{
+    if (keys_count == 0 || keys_count > PURG_KEYS_MAX) {
+        purg_misuse(&purgatory->env, "purg_try_complete_else_watch: no key, or too many");
+    }
+    if (!purg_op_is_fresh(op)) {
+        purg_misuse(&purgatory->env, "purg_try_complete_else_watch: the operation is in use or "
+                                     "was not initialised again");
+    }
+    if (op->type->try_complete(op)) {
+        purg_op_end_unparked(op);
+        return PURG_DONE;
+    }
+    op->purgatory = purgatory;
+    op->nodes = nodes;
+    op->nodes_count = (uint32_t)keys_count;
+    op->timer.deadline_ns = deadline_ns;
+    purg_op_begin_park(op);
+    for (size_t i = 0; i < keys_count; i++) {
+        nodes[i] = (struct purg_watch_node){.key = keys[i], .op = op};
+        uint64_t hash = purgatory->hash(keys[i]);
+        struct shard *shard = shard_of(purgatory, hash);
+        shard_lock(purgatory, shard);
+        node_link(purgatory, shard, hash, &nodes[i]);
+        shard_unlock(purgatory, shard);
+    }
+    if (self == op->owner) { purg_owner_arm(self, op); }
+    return purg_op_settle(op, self);
+}
+
+/* What a walk does, and where it is. */
+struct walk {
+    struct purgatory *purgatory;
+    struct purg_owner *self;
+    struct shard *shard;
+    bool is_cancel; /* else a check */
+    enum purg_reason reason;
+    bool has_markers;
+    struct purg_watch_node cursor; /* the walk goes on behind it */
+    struct purg_watch_node end; /* and ends here */
+    size_t count;
+    struct purg_op *ops[WALK_BATCH];
+    bool is_parking[WALK_BATCH];
+};
+
+/* Under the lock: whether the walk has to treat the operation, which then is held. */
+static bool walk_take(struct walk *walk, struct purg_op *op)
+{
+    if (walk->is_cancel) {
+        return purg_op_begin_end(op, walk->reason, &walk->is_parking[walk->count]);
+    }
+    return purg_op_begin_check(op);
+}
+
+/* Under the lock: fills a batch from 'node' on, up to 'end'. Returns where it stopped. 'end' is
+ * the ring's head again (then the first node is one step inside) or the end marker. */
+static struct purg_watch_node *walk_collect(struct walk *walk, struct purg_watch_node *node,
+                                            const struct purg_watch_node *end)
+{
+    walk->count = 0;
+    do {
+        __builtin_prefetch(node->next->op);
+        if (node->op && walk_take(walk, node->op)) { walk->ops[walk->count++] = node->op; }
+        node = node->next;
+    } while (node != end && walk->count < WALK_BATCH);
+    return node;
+}
+
+/* Outside the lock. Returns how many operations were ended. */
+static size_t walk_treat(struct walk *walk)
+{
+    size_t ended = 0;
+    for (size_t i = 0; i < walk->count; i++) {
+        if (walk->is_cancel) {
+            purg_op_finish_end(walk->ops[i], walk->self, walk->is_parking[i]);
+            ended++;
+        } else {
+            ended += purg_op_check(walk->ops[i], walk->self);
+        }
+    }
+    return ended;
+}
+
+/* Under the lock: the first batch. The whole ring if it is short. */
+static void walk_begin(struct walk *walk, struct purg_watch_node *head)
+{
+    struct purg_watch_node *stop = walk_collect(walk, head, head);
+    if (stop == head) { return; }
+    walk->has_markers = true;
+    ring_insert_before(head, &walk->end);
+    ring_insert_before(stop, &walk->cursor);
+}
+
+/* Under the lock: the next batch. */
+static void walk_continue(struct walk *walk)
+{
+    struct purg_watch_node *stop = walk->cursor.next;
+    walk->count = 0;
+    if (stop != &walk->end) { stop = walk_collect(walk, stop, &walk->end); }
+    node_unlink(walk->shard, &walk->cursor);
+    if (stop == &walk->end) {
+        node_unlink(walk->shard, &walk->end);
+        walk->has_markers = false;
+    } else {
+        ring_insert_before(stop, &walk->cursor);
+    }
+}
+
+static size_t walk_run(struct walk *walk, const struct purg_key *key)
+{
+    struct purgatory *purgatory = walk->purgatory;
+    uint64_t hash = purgatory->hash(*key);
+    walk->shard = shard_of(purgatory, hash);
+    shard_lock(purgatory, walk->shard);
+    struct purg_watch_node *head = ring_find(walk->shard, hash, key);
+    if (!head) {
+        shard_unlock(purgatory, walk->shard);
+        return 0;
+    }
+    walk->has_markers = false;
+    walk->cursor = (struct purg_watch_node){.key = *key};
+    walk->end = (struct purg_watch_node){.key = *key};
+    walk_begin(walk, head);
+    shard_unlock(purgatory, walk->shard);
+    size_t ended = walk_treat(walk);
+    while (walk->has_markers) {
+        shard_lock(purgatory, walk->shard);
+        walk_continue(walk);
+        shard_unlock(purgatory, walk->shard);
+        ended += walk_treat(walk);
+    }
+    return ended;
+}
+
+size_t purg_check(struct purgatory *purgatory, struct purg_owner *self, struct purg_key key)
+{
+    struct walk walk;
+    walk.purgatory = purgatory;
+    walk.self = self;
+    walk.is_cancel = false;
+    walk.reason = PURG_EVENT;
+    return walk_run(&walk, &key);
+}
+
+size_t purg_cancel_key(struct purgatory *purgatory, struct purg_owner *self, struct purg_key key,
+                       enum purg_reason reason)
+{
+    if (reason == PURG_EXPIRED) {
+        purg_misuse(&purgatory->env, "purg_cancel_key: only time expires an operation");
+    }
+    struct walk walk;
+    walk.purgatory = purgatory;
+    walk.self = self;
+    walk.is_cancel = true;
+    walk.reason = reason;
+    return walk_run(&walk, &key);
+}
+
+size_t purg_size(const struct purgatory *purgatory)
+{
+    size_t sum = 0;
+    for (uint32_t i = 0; i <= purgatory->shards_mask; i++) {
+        sum += atomic_load_explicit(&purgatory->shards[i].nodes_count, memory_order_relaxed);
+    }
+    return sum;
+}
+
+size_t purg_delayed(const struct purgatory *purgatory)
+{
+    size_t sum = 0;
+    for (uint32_t i = 0; i <= purgatory->shards_mask; i++) {
+        sum += atomic_load_explicit(&purgatory->shards[i].ops_count, memory_order_relaxed);
+    }
+    return sum;
+}
+
+uint64_t purg_expirations(const struct purgatory *purgatory)
+{
+    return atomic_load_explicit(&purgatory->expirations, memory_order_relaxed);
+}
