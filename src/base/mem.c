@@ -2,6 +2,7 @@
  * of this file. */
 #include "base/mem.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,7 @@ void *mem_zalloc(size_t size)
 
 void *mem_array(size_t count, size_t size)
 {
+    if (size && count > SIZE_MAX / size) { return NULL; }
     return calloc(count ? count : 1, size ? size : 1);
 }
 
