@@ -53,7 +53,7 @@ function(purgatory_mutant mutant must_fail)
   target_link_libraries(${target} PRIVATE bb_flags cmocka Threads::Threads)
   add_test(NAME unit.purgatory.mutant_${mutant} COMMAND ${target})
   set_tests_properties(unit.purgatory.mutant_${mutant} PROPERTIES TIMEOUT 60 LABELS unit
-    PASS_REGULAR_EXPRESSION "FAILED  . ${must_fail}")
+    PASS_REGULAR_EXPRESSION "(FAILED|ERROR) +. ${must_fail}")
 endfunction()
 include(CTest)
 if(BUILD_TESTING AND EXISTS ${CMAKE_SOURCE_DIR}/tests/unit/purgatory/purgatory_test.c)

@@ -1,0 +1,294 @@
+/* model_test.c - random schedules of everything at once against a plain model, in virtual time.
+ *
+ * The model is an array: which operation is parked, on what, until when. After each move it is
+ * compared with the library: who ended, why, when, how often, and what the counters say. */
+#include "purg_test.h"
+
+#define OPS 400
+#define KEYS 40
+#define KEYS_PER_OP 5
+#define OWNERS 2
+#define MOVES 30000
+#define TICK_NS 1000u
+
+enum phase { FREE, PARKED, ENDED };
+
+struct model_op {
+    struct purg_op op; /* first */
+    struct purg_watch_node nodes[KEYS_PER_OP];
+    uint64_t keys[KEYS_PER_OP];
+    size_t keys_count;
+    size_t owner;
+    uint64_t deadline_ns;
+    uint64_t target; /* complete when the clock of events of its first key reaches it */
+    enum phase phase;
+    enum purg_reason reason; /* expected when ENDED */
+};
+
+struct model {
+    struct test_env env;
+    struct purgatory *purgatory;
+    struct purg_owner *owners[OWNERS];
+    struct model_op ops[OPS];
+    uint64_t events[KEYS]; /* happened so far */
+    uint64_t now_ns;
+    uint64_t expirations;
+    uint64_t seed;
+    bool is_stepping;
+};
+
+static struct model m;
+
+static uint64_t below(uint64_t limit)
+{
+    return test_random(&m.seed) % limit;
+}
+
+static struct purg_key key_of(uint64_t number)
+{
+    return (struct purg_key){.hi = number, .lo = 1, .sub = number};
+}
+
+static bool op_try(struct purg_op *op)
+{
+    const struct model_op *it = (struct model_op *)(void *)op;
+    assert_int_equal(m.env.locks_held, 0);
+    return m.events[it->keys[0]] >= it->target;
+}
+
+static uint64_t tick_up(uint64_t ns)
+{
+    return (ns + TICK_NS - 1) / TICK_NS * TICK_NS;
+}
+
+static void op_complete(struct purg_op *op, enum purg_reason reason)
+{
+    struct model_op *it = (struct model_op *)(void *)op;
+    assert_true(m.is_stepping);
+    if (reason == PURG_EXPIRED) { /* nobody else said so: then it is due, and was parked */
+        assert_int_equal(it->phase, PARKED);
+        assert_true(it->deadline_ns <= m.now_ns);
+        m.expirations++;
+    } else {
+        assert_int_equal(it->phase, ENDED); /* once */
+        assert_int_equal(it->reason, reason);
+    }
+    it->phase = FREE;
+}
+
+static const struct purg_op_type op_type = {"model", op_try, op_complete};
+
+static bool watches(const struct model_op *it, uint64_t key)
+{
+    for (size_t i = 0; i < it->keys_count; i++) {
+        if (it->keys[i] == key) { return true; }
+    }
+    return false;
+}
+
+static struct purg_owner *some_self(void)
+{
+    uint64_t i = below(OWNERS + 1);
+    return i < OWNERS ? m.owners[i] : NULL;
+}
+
+static void move_park(struct model_op *it)
+{
+    struct purg_key keys[KEYS_PER_OP];
+    it->keys_count = 1 + below(KEYS_PER_OP);
+    for (size_t i = 0; i < it->keys_count; i++) {
+        it->keys[i] = below(KEYS); /* the same one twice is allowed */
+        keys[i] = key_of(it->keys[i]);
+    }
+    it->owner = below(OWNERS);
+    it->target = m.events[it->keys[0]] + below(4);
+    uint64_t delay_ns = below((uint64_t)1 << (1 + below(26)));
+    it->deadline_ns = below(16) == 0 ? PURG_NEVER : m.now_ns + delay_ns;
+    purg_op_init(&it->op, &op_type, m.owners[it->owner]);
+    enum purg_outcome outcome = purg_try_complete_else_watch(
+        m.purgatory, some_self(), &it->op, it->nodes, keys, it->keys_count, it->deadline_ns);
+    bool is_complete = m.events[it->keys[0]] >= it->target;
+    assert_int_equal(outcome, is_complete ? PURG_DONE : PURG_PARKED);
+    it->phase = is_complete ? FREE : PARKED;
+}
+
+static void move_event(void)
+{
+    uint64_t key = below(KEYS);
+    m.events[key] += below(2);
+    size_t count = 0;
+    for (size_t i = 0; i < OPS; i++) {
+        struct model_op *it = &m.ops[i];
+        if (it->phase == PARKED && watches(it, key) && m.events[it->keys[0]] >= it->target) {
+            it->phase = ENDED;
+            it->reason = PURG_EVENT;
+            count++;
+        }
+    }
+    assert_int_equal(purg_check(m.purgatory, some_self(), key_of(key)), count);
+}
+
+static void move_cancel_key(void)
+{
+    uint64_t key = below(KEYS);
+    size_t count = 0;
+    for (size_t i = 0; i < OPS; i++) {
+        if (m.ops[i].phase == PARKED && watches(&m.ops[i], key)) {
+            m.ops[i].phase = ENDED;
+            m.ops[i].reason = PURG_CANCELLED;
+            count++;
+        }
+    }
+    assert_int_equal(purg_cancel_key(m.purgatory, some_self(), key_of(key), PURG_CANCELLED), count);
+}
+
+static void move_cancel(struct model_op *it)
+{
+    assert_int_equal(purg_op_is_parked(&it->op), it->phase == PARKED);
+    assert_int_equal(purg_op_cancel(&it->op, some_self(), PURG_CANCELLED), it->phase == PARKED);
+    if (it->phase == PARKED) {
+        it->phase = ENDED;
+        it->reason = PURG_CANCELLED;
+    }
+}
+
+/* One owner's turn: afterwards nothing of it is ended or due. */
+static void move_step(size_t owner)
+{
+    m.is_stepping = true;
+    uint64_t next_ns;
+    do {
+        next_ns = purg_owner_step(m.owners[owner], m.now_ns);
+    } while (next_ns == 0);
+    m.is_stepping = false;
+    size_t count = 0;
+    for (size_t i = 0; i < OPS; i++) {
+        const struct model_op *it = &m.ops[i];
+        if (it->owner != owner || it->phase == FREE) { continue; }
+        count++;
+        assert_int_equal(it->phase, PARKED);
+        if (it->deadline_ns != PURG_NEVER) {
+            assert_true(tick_up(it->deadline_ns) > m.now_ns); /* late by less than a tick */
+            assert_true(next_ns <= tick_up(it->deadline_ns));
+        }
+    }
+    assert_int_equal(purg_owner_count(m.owners[owner]), count);
+    assert_int_equal(purg_owner_is_idle(m.owners[owner]), count == 0);
+    assert_int_equal(purg_owner_next_ns(m.owners[owner]), next_ns);
+}
+
+static void check_counters(void)
+{
+    size_t size = 0;
+    size_t delayed = 0;
+    for (size_t i = 0; i < OPS; i++) {
+        if (m.ops[i].phase == PARKED) {
+            size += m.ops[i].keys_count;
+            delayed++;
+        }
+    }
+    assert_int_equal(purg_size(m.purgatory), size);
+    assert_int_equal(purg_delayed(m.purgatory), delayed);
+    assert_int_equal(purg_expirations(m.purgatory), m.expirations);
+}
+
+static void move(void)
+{
+    struct model_op *it = &m.ops[below(OPS)];
+    switch (below(10)) {
+    case 0:
+    case 1:
+    case 2:
+    case 3:
+        if (it->phase == FREE) { move_park(it); }
+        break;
+    case 4:
+    case 5:
+    case 6:
+        move_event();
+        break;
+    case 7:
+        move_cancel(it);
+        break;
+    case 8:
+        if (below(8) == 0) { move_cancel_key(); }
+        break;
+    default:
+        m.now_ns += below((uint64_t)1 << below(22));
+        move_step(below(OWNERS));
+    }
+    check_counters();
+}
+
+static uint64_t hash_all_alike(struct purg_key key)
+{
+    return key.lo;
+}
+
+static void run(uint64_t seed, struct purg_options options, size_t tables_max)
+{
+    memset(&m, 0, sizeof m);
+    m.seed = seed;
+    struct purg_env env = test_env_table(&m.env);
+    m.purgatory = purg_create(&env, &options);
+    assert_non_null(m.purgatory);
+    for (size_t i = 0; i < OWNERS; i++) {
+        m.owners[i] = purg_owner_create(
+            &env, &(struct purg_owner_options){.tick_ns = TICK_NS, .slots = 16, .step_max = 7});
+        assert_non_null(m.owners[i]);
+    }
+    m.env.allocs_left = tables_max;
+    for (size_t i = 0; i < OPS; i++) {
+        purg_op_init(&m.ops[i].op, &op_type, m.owners[0]);
+    }
+    for (int i = 0; i < MOVES; i++) {
+        move();
+    }
+    for (size_t i = 0; i < OPS; i++) {
+        if (m.ops[i].phase == PARKED) {
+            m.ops[i].phase = ENDED;
+            m.ops[i].reason = PURG_SHUTDOWN;
+        }
+    }
+    for (size_t i = 0; i < OWNERS; i++) {
+        purg_owner_shutdown(m.owners[i]);
+        move_step(i);
+        assert_true(purg_owner_is_idle(m.owners[i]));
+        purg_owner_destroy(m.owners[i]);
+    }
+    check_counters();
+    purg_destroy(m.purgatory);
+    assert_int_equal(m.env.bytes_used, 0);
+}
+
+static void test_random_schedules_agree_with_the_model(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        run(seed, (struct purg_options){.shards = 1u << (seed % 4)}, SIZE_MAX);
+    }
+}
+
+static void test_keys_that_collide_are_told_apart(void **state)
+{
+    (void)state;
+    run(101, (struct purg_options){.shards = 4, .hash = hash_all_alike}, SIZE_MAX);
+}
+
+/* Neither overflow levels nor tables can grow. */
+static void test_parking_needs_no_memory(void **state)
+{
+    (void)state;
+    run(201, (struct purg_options){.shards = 1}, 0);
+    run(202, (struct purg_options){.shards = 1}, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_schedules_agree_with_the_model),
+        cmocka_unit_test(test_keys_that_collide_are_told_apart),
+        cmocka_unit_test(test_parking_needs_no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
