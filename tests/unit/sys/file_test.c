@@ -51,7 +51,7 @@ static int teardown(void **state)
     if (!e) { e = sys_dir_remove(p->sys, p->dir); }
     sys_destroy(p->sys);
     free(p);
-    return e;
+    return (int)e;
 }
 
 static struct sys_file *opened(struct place *p, const char *name, unsigned flags)

@@ -56,7 +56,7 @@ static int setup(void **state)
     if (!e) { e = sys_accept(n->listener, &n->server, n->peer); }
     if (!e) { e = sys_poller_add(n->poller, n->server, SERVER, SYS_READABLE); }
     if (!e) { e = sys_poller_add(n->poller, n->client, CLIENT, SYS_READABLE); }
-    return e;
+    return (int)e;
 }
 
 static void hang_up(struct net *n, struct sys_stream **s)
