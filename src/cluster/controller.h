@@ -106,6 +106,8 @@ NODISCARD enum err controller_create(const struct controller_options *options,
  * BLOCKS. */
 NODISCARD enum err controller_start(struct controller *c, const struct meta_endpoint *endpoints,
                                     size_t endpoints_count, const char *rack);
+/* Of this start; after controller_start(). */
+int64_t controller_broker_epoch(const struct controller *c);
 void controller_submit(struct controller *c, struct controller_request *request);
 /* Carries out what was submitted, refuses what comes later with ERR_CLOSED, ends the task. */
 void controller_stop(struct controller *c);

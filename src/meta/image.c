@@ -40,6 +40,16 @@ static void topic_unref(void *value)
 
 const struct tree_type meta_topic_type = {topic_ref, topic_unref};
 
+void meta_topic_ref(struct meta_topic *topic)
+{
+    topic_ref(topic);
+}
+
+void meta_topic_unref(struct meta_topic *topic)
+{
+    topic_unref(topic);
+}
+
 static void config_ref(void *value)
 {
     struct meta_config *c = value;

@@ -110,6 +110,10 @@ void meta_each_broker(const struct meta_image *image,
 void meta_each_config(const struct meta_image *image, enum meta_resource type, struct slice name,
                       bool (*visit)(void *ctx, struct slice key, const char *value), void *ctx);
 
+/* A topic outlives its image while it is referenced. */
+void meta_topic_ref(struct meta_topic *topic);
+void meta_topic_unref(struct meta_topic *topic);
+
 /* ---- apply --------------------------------------------------------------------------------------
  */
 
