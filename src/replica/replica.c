@@ -1,0 +1,523 @@
+/* replica.c - the table of partitions, the directories behind it, and how the high watermark moves.
+ */
+#include "replica/replica.h"
+
+#include "base/check.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define REPLICA_LOGGER "kafka.server.ReplicaManager"
+#define REPLICA_DIRS_MAX 64
+
+struct replica_manager {
+    struct replica_options options;
+    struct logdir *dirs[REPLICA_DIRS_MAX];
+    size_t dirs_count;
+    struct sys_mutex lock; /* guards table; rank SYS_RANK_REPLICAS; held for look-ups only */
+    struct map table; /* topic id and index -> struct partition, one reference each */
+    struct purgatory *produce, *fetch;
+    struct replica_counters counters;
+};
+
+#define PARTITION_KEY_SIZE 20
+
+static struct slice table_key(struct uuid id, int32_t index, uint8_t buf[PARTITION_KEY_SIZE])
+{
+    memcpy(buf, id.b, sizeof id.b);
+    memcpy(buf + sizeof id.b, &index, sizeof index);
+    return slice_of(buf, PARTITION_KEY_SIZE);
+}
+
+/* ---- partitions
+ * ------------------------------------------------------------------------------------ */
+
+struct partition *partition_ref(struct partition *p)
+{
+    atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
+    return p;
+}
+
+void partition_unref(struct partition *p)
+{
+    if (!p || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1) { return; }
+    log_unref(p->log);
+    mem_free(p);
+}
+
+struct partition *replica_find(struct replica_manager *m, struct uuid topic_id, int32_t index)
+{
+    uint8_t buf[PARTITION_KEY_SIZE];
+    struct slice key = table_key(topic_id, index, buf);
+    sys_mutex_lock(&m->lock);
+    struct partition *p = map_get(&m->table, key);
+    if (p) { partition_ref(p); }
+    sys_mutex_unlock(&m->lock);
+    return p;
+}
+
+enum err partition_append(struct partition *p, struct log_append_args *args,
+                          struct log_append_result *out)
+{
+    args->leader_epoch = partition_leader_epoch(p);
+    return log_append(p->log, args, out);
+}
+
+void partition_check(struct partition *p, struct purg_owner *self)
+{
+    purg_check(p->manager->fetch, self, partition_key(p));
+    purg_check(p->manager->produce, self, partition_key(p));
+}
+
+/* Raises *hw to target; false when it was there already, [REP-1]. */
+static bool hw_raise(_Atomic int64_t *hw, int64_t target)
+{
+    int64_t old = atomic_load_explicit(hw, memory_order_relaxed);
+    while (old < target) {
+        if (atomic_compare_exchange_weak_explicit(hw, &old, target, memory_order_release,
+                                                  memory_order_relaxed)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void partition_advance(struct partition *p, struct purg_owner *self)
+{
+    /* [REP-3]: under group only what is on the device is readable and acknowledged. */
+    bool is_group = p->manager->options.flush_policy == LOG_FLUSH_GROUP;
+    int64_t target = is_group ? log_synced(p->log) : log_leo(p->log);
+    if (!hw_raise(&p->hw, target)) { return; }
+    log_set_hw(p->log, target);
+    partition_check(p, self);
+}
+
+static void partition_set_state(struct partition *p, enum partition_state state)
+{
+    atomic_store_explicit(&p->state, state, memory_order_release);
+}
+
+/* State first, then cancel: whoever parks meanwhile sees the state at its second try. */
+static void partition_end(struct partition *p, enum partition_state state)
+{
+    partition_set_state(p, state);
+    purg_cancel_key(p->manager->fetch, NULL, partition_key(p), PURG_CANCELLED);
+    purg_cancel_key(p->manager->produce, NULL, partition_key(p), PURG_CANCELLED);
+}
+
+/* ---- callbacks of the directories: no lock held -------------------------------------------------
+ */
+
+static void on_synced(void *ctx, struct log *log, int64_t synced)
+{
+    (void)ctx;
+    (void)synced;
+    struct partition *p = log_user(log);
+    if (p) { partition_advance(p, NULL); }
+}
+
+static void on_start_moved(void *ctx, struct log *log, int64_t start)
+{
+    (void)ctx;
+    struct partition *p = log_user(log);
+    if (!p) { return; }
+    /* DeleteRecords and retention stay below the watermark; a log that starts beyond it was reset.
+     */
+    if (hw_raise(&p->hw, start)) { log_set_hw(log, start); }
+    partition_check(p, NULL);
+}
+
+struct offline_walk {
+    struct replica_manager *m;
+    size_t count;
+};
+
+static void on_offline_log(void *ctx, struct log *log)
+{
+    struct offline_walk *w = ctx;
+    struct partition *p = log_user(log);
+    if (!p || partition_state(p) != PARTITION_ONLINE) { return; }
+    partition_end(p, PARTITION_OFFLINE);
+    w->count++;
+}
+
+static void on_offline(void *ctx, struct logdir *dir, enum err cause)
+{
+    struct offline_walk w = {.m = ctx};
+    logdir_each(dir, on_offline_log, &w);
+    log_error(w.m->options.logger, REPLICA_LOGGER,
+              "Log directory %s failed (%s): %zu partitions are offline until the next start",
+              logdir_path(dir), err_name(cause), w.count);
+}
+
+/* ---- life
+ * ------------------------------------------------------------------------------------------- */
+
+enum err replica_create(const struct replica_options *options, struct replica_manager **out)
+{
+    *out = NULL;
+    struct replica_manager *m = mem_new(struct replica_manager);
+    if (!m) { return ERR_NOMEM; }
+    m->options = *options;
+    sys_mutex_init(&m->lock, SYS_RANK_REPLICAS);
+    map_init(&m->table);
+    m->produce = purg_create(options->purg_env, NULL);
+    m->fetch = purg_create(options->purg_env, NULL);
+    if (!m->produce || !m->fetch) {
+        replica_destroy(m, false, -1);
+        return ERR_NOMEM;
+    }
+    *out = m;
+    return ERR_OK;
+}
+
+enum err replica_open_dir(struct replica_manager *m, const char *path, const char *cluster_id)
+{
+    if (m->dirs_count == REPLICA_DIRS_MAX) { return ERR_LIMIT; }
+    struct config_scope scope = {m->options.statics, NULL, m->options.node_id};
+    struct logdir_options options = {
+        .path = path,
+        .cluster_id = cluster_id,
+        .node_id = m->options.node_id,
+        .flush_policy = m->options.flush_policy,
+        .retention_check_ms = config_broker_i64(&scope, "log.retention.check.interval.ms"),
+        .checkpoint_ms = config_broker_i64(&scope, "log.flush.offset.checkpoint.interval.ms"),
+        .logger = m->options.logger,
+        .callbacks = {m, on_synced, on_offline, on_start_moved},
+    };
+    replica_log_config(&scope, SLICE_NULL, &options.config);
+    enum err e = logdir_open(m->options.sys, &options, &m->dirs[m->dirs_count]);
+    if (!e) { m->dirs_count++; }
+    return e;
+}
+
+static enum err partition_make(struct replica_manager *m, const struct meta_topic *topic,
+                               const struct meta_partition *mp, struct log *log)
+{
+    uint8_t buf[PARTITION_KEY_SIZE];
+    struct partition *p = mem_new(struct partition);
+    if (!p) { return ERR_NOMEM; }
+    atomic_init(&p->refs, 1);
+    atomic_init(&p->state, PARTITION_ONLINE);
+    atomic_init(&p->leader_epoch, mp->leader_epoch);
+    bool is_group = m->options.flush_policy == LOG_FLUSH_GROUP;
+    int64_t end = is_group ? log_synced(log) : log_leo(log);
+    int64_t start = log_start_offset(log);
+    atomic_init(&p->hw, end > start ? end : start);
+    p->index = mp->index;
+    p->topic_id = topic->id;
+    p->log = log_ref(log);
+    p->manager = m;
+    enum err e = log_assign_epoch(log, mp->leader_epoch);
+    if (e) {
+        partition_unref(p);
+        return e;
+    }
+    log_set_hw(log, partition_hw(p));
+    sys_mutex_lock(&m->lock);
+    e = map_put(&m->table, table_key(p->topic_id, p->index, buf), p, NULL);
+    sys_mutex_unlock(&m->lock);
+    if (e) {
+        partition_unref(p);
+        return e;
+    }
+    log_set_user(log, p);
+    return ERR_OK;
+}
+
+/* The online directory with the fewest logs. */
+static struct logdir *dir_choose(struct replica_manager *m)
+{
+    struct logdir *best = NULL;
+    size_t best_count = SIZE_MAX;
+    for (size_t i = 0; i < m->dirs_count; i++) {
+        size_t count = logdir_logs_count(m->dirs[i]);
+        if (!logdir_is_offline(m->dirs[i]) && count < best_count) {
+            best = m->dirs[i];
+            best_count = count;
+        }
+    }
+    return best;
+}
+
+static struct log *dirs_find(struct replica_manager *m, const char *topic, int32_t index)
+{
+    for (size_t i = 0; i < m->dirs_count; i++) {
+        struct log *log = logdir_find(m->dirs[i], topic, index);
+        if (log) { return log; }
+    }
+    return NULL;
+}
+
+struct add_walk {
+    struct replica_manager *m;
+    const struct meta_image *image;
+    const struct meta_topic *topic;
+    enum err err;
+};
+
+static bool add_partition(void *ctx, const struct meta_partition *mp)
+{
+    struct add_walk *w = ctx;
+    struct log *log = dirs_find(w->m, w->topic->name, mp->index);
+    if (!log) {
+        struct logdir *dir = dir_choose(w->m);
+        struct logdir_create_options options = {
+            .topic = w->topic->name, .topic_id = w->topic->id, .partition = mp->index};
+        struct config_scope scope = {w->m->options.statics, w->image, w->m->options.node_id};
+        replica_log_config(&scope, slice_str(w->topic->name), &options.config);
+        w->err = dir ? logdir_create_log(dir, &options, &log) : ERR_OFFLINE;
+    }
+    if (!w->err) { w->err = partition_make(w->m, w->topic, mp, log); }
+    log_unref(log);
+    return !w->err;
+}
+
+enum err replica_add_partitions(struct replica_manager *m, const struct meta_image *next,
+                                const struct meta_topic *topic, int32_t from)
+{
+    struct add_walk w = {.m = m, .image = next, .topic = topic};
+    meta_each_partition(topic, from, add_partition, &w);
+    if (w.err) {
+        log_error(m->options.logger, REPLICA_LOGGER, "Creating the logs of topic %s failed: %s",
+                  topic->name, err_name(w.err));
+    }
+    return w.err;
+}
+
+static bool is_known(const struct meta_image *image, const struct log *log)
+{
+    const struct meta_topic *topic = meta_topic_by_id(image, log_topic_id(log));
+    return topic && slice_eq_str(slice_str(log_topic(log)), topic->name) &&
+           meta_topic_partition(topic, log_partition(log));
+}
+
+struct load_walk {
+    struct replica_manager *m;
+    const struct meta_image *image;
+    struct logdir *dir;
+    enum err err;
+};
+
+static void load_log(void *ctx, struct log *log)
+{
+    struct load_walk *w = ctx;
+    if (is_known(w->image, log)) {
+        struct config_scope scope = {w->m->options.statics, w->image, w->m->options.node_id};
+        struct log_config config;
+        replica_log_config(&scope, slice_str(log_topic(log)), &config);
+        log_set_config(log, &config);
+        return;
+    }
+    log_warn(w->m->options.logger, REPLICA_LOGGER,
+             "The metadata does not know %s-%" PRId32 " in %s: set aside as stray", log_topic(log),
+             log_partition(log), logdir_path(w->dir));
+    enum err e = logdir_stray_log(w->dir, log);
+    if (e && !w->err) { w->err = e; }
+}
+
+static bool load_topic(void *ctx, const struct meta_topic *topic)
+{
+    struct load_walk *w = ctx;
+    w->err = replica_add_partitions(w->m, w->image, topic, 0);
+    return !w->err;
+}
+
+enum err replica_load(struct replica_manager *m, const struct meta_image *image)
+{
+    struct load_walk w = {.m = m, .image = image};
+    for (size_t i = 0; i < m->dirs_count && !w.err; i++) {
+        w.dir = m->dirs[i];
+        logdir_each(m->dirs[i], load_log, &w);
+    }
+    if (!w.err) { meta_each_topic(image, SLICE_NULL, load_topic, &w); }
+    return w.err;
+}
+
+/* ---- removal
+ * ------------------------------------------------------------------------------------------ */
+
+static struct partition *table_take(struct replica_manager *m, struct uuid id, int32_t index)
+{
+    uint8_t buf[PARTITION_KEY_SIZE];
+    struct slice key = table_key(id, index, buf);
+    sys_mutex_lock(&m->lock);
+    struct partition *p = map_remove(&m->table, key);
+    sys_mutex_unlock(&m->lock);
+    return p;
+}
+
+static struct logdir *dir_of(struct replica_manager *m, struct log *log)
+{
+    for (size_t i = 0; i < m->dirs_count; i++) {
+        struct log *found = logdir_find(m->dirs[i], log_topic(log), log_partition(log));
+        log_unref(found);
+        if (found == log) { return m->dirs[i]; }
+    }
+    return NULL;
+}
+
+/* Callbacks of the directory may be on their way with the partition: they are waited for before its
+ * reference goes. */
+static void partition_forget(struct replica_manager *m, struct partition *p)
+{
+    struct logdir *dir = dir_of(m, p->log);
+    log_set_user(p->log, NULL);
+    if (dir) {
+        enum err e = logdir_delete_log(dir, p->log);
+        if (e) {
+            log_error(m->options.logger, REPLICA_LOGGER, "Deleting %s-%" PRId32 " failed: %s",
+                      log_topic(p->log), p->index, err_name(e));
+        }
+    }
+}
+
+void replica_remove_topic(struct replica_manager *m, const struct meta_topic *topic)
+{
+    int32_t count = meta_topic_partitions_count(topic);
+    struct partition **gone = mem_array((size_t)count, sizeof(struct partition *));
+    if (!gone) {
+        return;
+    } /* the logs are found without a topic, and set aside, at the next start */
+    for (int32_t i = 0; i < count; i++) {
+        gone[i] = table_take(m, topic->id, i);
+        if (!gone[i]) { continue; }
+        partition_end(gone[i], PARTITION_DELETED);
+        partition_forget(m, gone[i]);
+    }
+    for (size_t i = 0; i < m->dirs_count; i++) {
+        logdir_quiesce(m->dirs[i]);
+    }
+    for (int32_t i = 0; i < count; i++) {
+        partition_unref(gone[i]);
+    }
+    mem_free(gone);
+}
+
+/* ---- walks
+ * ---------------------------------------------------------------------------------------------- */
+
+void replica_each(struct replica_manager *m, void (*visit)(void *ctx, struct partition *p),
+                  void *ctx)
+{
+    sys_mutex_lock(&m->lock);
+    size_t count = m->table.count;
+    struct partition **all = mem_array(count, sizeof(struct partition *));
+    for (size_t i = 0; all && i < count; i++) {
+        all[i] = partition_ref(m->table.entries[i].value);
+    }
+    sys_mutex_unlock(&m->lock);
+    for (size_t i = 0; all && i < count; i++) {
+        visit(ctx, all[i]);
+        partition_unref(all[i]);
+    }
+    mem_free(all);
+}
+
+static void config_partition(void *ctx, struct partition *p)
+{
+    const struct config_scope *scope = ctx;
+    struct log_config config;
+    replica_log_config(scope, slice_str(log_topic(p->log)), &config);
+    log_set_config(p->log, &config);
+}
+
+void replica_config_changed(struct replica_manager *m, const struct meta_image *image,
+                            enum meta_resource type, struct slice name)
+{
+    struct config_scope scope = {m->options.statics, image, m->options.node_id};
+    if (type == META_RESOURCE_BROKER) {
+        replica_each(m, config_partition, &scope);
+        return;
+    }
+    const struct meta_topic *topic = meta_topic(image, name);
+    int32_t count = topic ? meta_topic_partitions_count(topic) : 0;
+    for (int32_t i = 0; i < count; i++) {
+        struct partition *p = replica_find(m, topic->id, i);
+        if (p) { config_partition(&scope, p); }
+        partition_unref(p);
+    }
+}
+
+static void stop_partition(void *ctx, struct partition *p)
+{
+    (void)ctx;
+    if (partition_state(p) == PARTITION_ONLINE) { partition_end(p, PARTITION_STOPPING); }
+}
+
+void replica_stop_partitions(struct replica_manager *m)
+{
+    replica_each(m, stop_partition, NULL);
+}
+
+void replica_flush(struct replica_manager *m)
+{
+    for (size_t i = 0; i < m->dirs_count; i++) {
+        err_ignore(logdir_flush(m->dirs[i]), "an offline directory was reported by on_offline");
+    }
+}
+
+void replica_destroy(struct replica_manager *m, bool is_clean, int64_t broker_epoch)
+{
+    if (!m) { return; }
+    for (size_t i = 0; i < m->table.count; i++) {
+        struct partition *p = m->table.entries[i].value;
+        log_set_user(p->log, NULL);
+    }
+    for (size_t i = 0; i < m->dirs_count; i++) {
+        logdir_quiesce(m->dirs[i]);
+    }
+    for (size_t i = 0; i < m->table.count; i++) {
+        partition_unref(m->table.entries[i].value);
+    }
+    map_fini(&m->table);
+    for (size_t i = 0; i < m->dirs_count; i++) {
+        logdir_close(m->dirs[i], &(struct logdir_close_options){is_clean, broker_epoch});
+    }
+    purg_destroy(m->produce);
+    purg_destroy(m->fetch);
+    sys_mutex_fini(&m->lock);
+    mem_free(m);
+}
+
+/* ---- shared parts
+ * ----------------------------------------------------------------------------------------- */
+
+size_t replica_partitions_count(struct replica_manager *m)
+{
+    sys_mutex_lock(&m->lock);
+    size_t count = m->table.count;
+    sys_mutex_unlock(&m->lock);
+    return count;
+}
+
+struct purgatory *replica_produce_purgatory(struct replica_manager *m)
+{
+    return m->produce;
+}
+
+struct purgatory *replica_fetch_purgatory(struct replica_manager *m)
+{
+    return m->fetch;
+}
+
+struct replica_counters *replica_counters(struct replica_manager *m)
+{
+    return &m->counters;
+}
+
+struct meta_publisher *replica_publisher(struct replica_manager *m)
+{
+    return m->options.publisher;
+}
+
+size_t replica_dirs_count(const struct replica_manager *m)
+{
+    return m->dirs_count;
+}
+
+struct logdir *replica_dir(const struct replica_manager *m, size_t index)
+{
+    return m->dirs[index];
+}
