@@ -22,13 +22,17 @@ struct epoch_entry {
 };
 
 struct epochs {
-    struct epoch_entry *at; /* &one, or the heap */
+    struct epoch_entry *many; /* NULL: there is only one, in one */
     uint32_t count;
-    uint32_t capacity;
+    uint32_t capacity; /* of many */
     struct epoch_entry one;
 };
 
-/* The struct points into itself: do not copy it. */
+static inline const struct epoch_entry *epochs_at(const struct epochs *e, uint32_t i)
+{
+    return e->many ? &e->many[i] : &e->one;
+}
+
 void epochs_init(struct epochs *e);
 void epochs_fini(struct epochs *e);
 void epochs_clear(struct epochs *e);

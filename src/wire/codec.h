@@ -1,17 +1,17 @@
 /* codec.h - the compression codecs of record batches, as streams.
  *
  * Place:      wire/, under batch.h. Knows bytes only, no records.
- * Thread:     a scratch belongs to one thread (or to one call at a time); one stream is open in it
- *             at a time, reading or writing. Make one per thread that validates batches.
- * Ownership:  contexts of the libraries live in the scratch, are made at first use and reused, so a
- *             steady flow does not allocate. What a hostile frame makes large (zstd window, lz4
- *             block) is given back when the stream ends: an idle scratch keeps at most about 4 MiB.
- * Formats:    gzip members; snappy in the Java framing (xerial) and, on read, one raw block; lz4
- *             frames of independent blocks; zstd frames. Written as kafka-clients writes them.
- * Invariants: [COD-1] a read never yields more than the limit given at open.  [COD-2] bytes behind
- *             the end of the compressed data are an error, never ignored.
- * Failure:    ERR_MALFORMED (not what the codec writes, or cut), ERR_LIMIT (output beyond the
- *             limit), ERR_NOMEM. After an error the stream is dead; the scratch stays usable. */
+ * Thread:     a scratch belongs to one thread (or to one call at a time); at most one stream is
+ * open for reading and one for writing. Make one per thread that validates batches. Ownership:
+ * contexts of the libraries live in the scratch, are made at first use and reused, so a steady flow
+ * does not allocate. What a hostile frame makes large (zstd window, lz4 block) is given back when
+ * the stream ends: an idle scratch keeps at most about 4 MiB. Formats:    gzip members; snappy in
+ * the Java framing (xerial) and, on read, one raw block (at most 64 MiB); lz4 one frame of
+ * independent blocks; zstd frames. Written as kafka-clients do. Invariants: [COD-1] a read never
+ * yields more than the limit given at open.  [COD-2] bytes behind the end of the compressed data
+ * are an error, never ignored. Failure:    ERR_MALFORMED (not what the codec writes, or cut),
+ * ERR_LIMIT (output beyond the limit), ERR_NOMEM. After an error the stream is dead; the scratch
+ * stays usable. */
 #ifndef WIRE_CODEC_H
 #define WIRE_CODEC_H
 
@@ -57,6 +57,10 @@ NODISCARD enum err codec_decompress(struct codec_scratch *s, enum codec codec, s
                                     uint64_t out_max, struct wire_buf *out);
 
 /* ---- writing ---- */
+
+/* What a codec may want to reserve beyond what it writes: an exact bound on the output is checked
+ * by the caller, at the end; the limit of out is this much larger. */
+#define CODEC_WRITE_SLACK (256u << 10)
 
 /* Starts to compress; output is appended to out, whose limit bounds it. size_hint is the whole
  * input's size, or 0 when not known; when given it must be exact. level: gzip 1..9, lz4 1..17, zstd
