@@ -234,6 +234,7 @@ enum err sys_lock_take(struct sys *sys, const char *path, struct sys_file **out)
 {
     enum err e = sys_file_open(sys, path, SYS_WRITE | SYS_CREATE, out);
     if (e) { return e; }
+    CHECK(*out);
     /* Bound to this open file, so a second taker in this process is refused too; it conflicts with
      * the POSIX lock that Kafka takes on the same name. */
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};

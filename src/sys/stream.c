@@ -135,7 +135,7 @@ static enum err sys_resolve(const char *host, uint16_t port, int flags, struct a
 
 static uint16_t sys_bound_port(int fd)
 {
-    struct sockaddr_storage addr;
+    struct sockaddr_storage addr = {0};
     socklen_t size = sizeof addr;
     if (getsockname(fd, (struct sockaddr *)&addr, &size) < 0) { return 0; }
     return ntohs(addr.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&addr)->sin6_port
@@ -247,7 +247,7 @@ enum err sys_accept(struct sys_listener *l, struct sys_stream **out, char peer[S
 {
     *out = NULL;
     peer[0] = '\0';
-    struct sockaddr_storage addr;
+    struct sockaddr_storage addr = {0};
     int fd;
     do {
         socklen_t size = sizeof addr;

@@ -24,9 +24,7 @@
 
 struct sys; /* one process's view of its machine */
 
-/* ---- life
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- life ---- */
 
 /* Production only (src/sys): the real machine. NULL without memory. */
 struct sys *sys_create(void);
@@ -40,9 +38,7 @@ int64_t sys_wall_ms(struct sys *sys); /* any. Unix time */
 void sys_random(struct sys *sys, void *buf, size_t size); /* any */
 uint64_t sys_random_u64(struct sys *sys);
 
-/* ---- locks
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- locks ---- */
 
 /* Ranks in docs/CONCURRENCY.md: a thread takes locks in rising rank only; debug builds verify it.
  */
@@ -69,9 +65,7 @@ void sys_mutex_fini(struct sys_mutex *m);
 void sys_mutex_lock(struct sys_mutex *m) ACQUIRES(*m);
 void sys_mutex_unlock(struct sys_mutex *m) RELEASES(*m);
 
-/* ---- mailbox
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- mailbox ---- */
 
 /* Intrusive message: the sender's memory moves to the receiver with it. */
 struct sys_msg {
@@ -89,9 +83,7 @@ bool sys_mailbox_post(struct sys_mailbox *box, struct sys_msg *msg);
 /* Receiver. All messages, oldest first, linked by next; NULL when empty. */
 struct sys_msg *sys_mailbox_take(struct sys_mailbox *box);
 
-/* ---- tasks
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- tasks ---- */
 
 struct sys_task;
 struct sys_poller;
@@ -122,9 +114,7 @@ uint64_t sys_task_wakes(const struct sys_task *task);
 bool sys_wait_flag(struct sys *sys, _Atomic int *flag, uint64_t deadline_ns);
 void sys_signal_flag(struct sys *sys, _Atomic int *flag, int value);
 
-/* ---- files
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- files ---- */
 
 struct sys_file; /* an open file, reference counted */
 
@@ -197,9 +187,7 @@ NODISCARD enum err sys_lock_take(struct sys *sys, const char *path, struct sys_f
  * Any, cheap. */
 bool sys_device_is_slow(struct sys *sys, uint64_t device);
 
-/* ---- streams
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- streams ---- */
 
 #define SYS_ADDRESS_SIZE 64 /* "[ipv6]:port" and the terminator */
 
@@ -267,9 +255,7 @@ NODISCARD enum err sys_connect(struct sys *sys, const char *host, uint16_t port,
 /* The fully qualified or plain name of this machine; for advertised.listeners. */
 void sys_hostname(struct sys *sys, char *buf, size_t size);
 
-/* ---- pollers
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- pollers ---- */
 
 struct sys_poll_event {
     uint64_t token;
@@ -292,9 +278,7 @@ void sys_poller_remove_listener(struct sys_poller *p, struct sys_listener *l);
  * task, from its step. */
 size_t sys_poller_events(struct sys_poller *p, struct sys_poll_event *out, size_t count_max);
 
-/* ---- the process
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- the process ---- */
 
 /* A logger that writes to standard output, one write a line. Freed with sys_destroy. */
 struct logger *sys_logger(struct sys *sys);
