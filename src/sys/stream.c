@@ -133,13 +133,18 @@ static enum err sys_resolve(const char *host, uint16_t port, int flags, struct a
     }
 }
 
+union sys_address {
+    struct sockaddr_in6 six; /* first: the largest, so that an initialiser clears all */
+    struct sockaddr_in four;
+    struct sockaddr any;
+};
+
 static uint16_t sys_bound_port(int fd)
 {
-    struct sockaddr_storage addr = {0};
+    union sys_address addr = {0};
     socklen_t size = sizeof addr;
-    if (getsockname(fd, (struct sockaddr *)&addr, &size) < 0) { return 0; }
-    return ntohs(addr.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&addr)->sin6_port
-                                            : ((struct sockaddr_in *)&addr)->sin_port);
+    if (getsockname(fd, &addr.any, &size) < 0) { return 0; }
+    return ntohs(addr.any.sa_family == AF_INET6 ? addr.six.sin6_port : addr.four.sin_port);
 }
 
 static enum err sys_listen_on(const struct addrinfo *at, unsigned backlog, int *out)
@@ -222,12 +227,12 @@ void sys_listener_close(struct sys_listener *l)
     mem_free(l);
 }
 
-static void sys_peer_text(const struct sockaddr_storage *addr, char peer[SYS_ADDRESS_SIZE])
+static void sys_peer_text(const union sys_address *addr, char peer[SYS_ADDRESS_SIZE])
 {
-    const void *bytes = &((const struct sockaddr_in *)addr)->sin_addr;
-    int family = addr->ss_family;
+    const void *bytes = &addr->four.sin_addr;
+    int family = addr->any.sa_family;
     if (family == AF_INET6) {
-        const struct in6_addr *six = &((const struct sockaddr_in6 *)addr)->sin6_addr;
+        const struct in6_addr *six = &addr->six.sin6_addr;
         bool mapped = IN6_IS_ADDR_V4MAPPED(six);
         bytes = mapped ? (const void *)(six->s6_addr + 12) : (const void *)six;
         family = mapped ? AF_INET : AF_INET6;
@@ -251,7 +256,7 @@ enum err sys_accept(struct sys_listener *l, struct sys_stream **out, char peer[S
     int fd;
     do {
         socklen_t size = sizeof addr;
-        fd = accept4(l->fd, (struct sockaddr *)&addr, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        fd = accept4(l->fd, &addr.any, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
     } while (fd < 0 && sys_accept_died(errno));
     if (fd < 0) { return errno == ENOMEM ? ERR_LIMIT : sys_err(errno); }
     sys_peer_text(&addr, peer);
