@@ -252,7 +252,7 @@ enum err sys_accept(struct sys_listener *l, struct sys_stream **out, char peer[S
 {
     *out = NULL;
     peer[0] = '\0';
-    struct sockaddr_storage addr = {0};
+    union sys_address addr = {0};
     int fd;
     do {
         socklen_t size = sizeof addr;
