@@ -1,0 +1,354 @@
+/* warm.c - brings a log into use: opens files, loads or rebuilds index, epochs and producers.
+ *
+ * Place:   log/, private. Thread: under the log's lock; BLOCKS on cold disks, so callers on a
+ * processor look at is_warm first and go to a handler instead.
+ * Rule:    side files (index, epochs, snapshots) are never more than a shortcut: what is missing,
+ * stale or damaged is rebuilt from batch headers, and no data file suffers for it. */
+#include "log/log_int.h"
+
+/* ---- headers of the whole log ---- */
+
+/* Where to begin to walk segment i for offset 'from': an index entry that its batch confirms. */
+static uint64_t scan_begin(struct log *log, uint32_t i, int64_t from) HOLDS(log->lock);
+static uint64_t scan_begin(struct log *log, uint32_t i, int64_t from)
+{
+    struct segment *s = &log->segments[i];
+    struct index_entry n = {0, 0};
+    bool found = false;
+    if (from <= s->base) { return 0; }
+    uint64_t rel64 = (uint64_t)(from - s->base);
+    uint32_t rel = rel64 > UINT32_MAX ? UINT32_MAX : (uint32_t)rel64;
+    if (i + 1 == log->segments_count) {
+        found = log->warm && index_find_offset(&log->warm->index, rel, &n);
+    } else {
+        char path[LOG_PATH_SIZE];
+        log_path_segment(log, s->base, ".index", path);
+        struct sys_file *f = NULL;
+        if (sys_file_open(log->env->sys, path, SYS_READ, &f) == ERR_OK) {
+            if (index_file_find_offset(f, rel, &found, &n) != ERR_OK) { found = false; }
+        }
+        sys_file_unref(f);
+    }
+    if (!found || n.pos >= s->size) { return 0; }
+    struct walk w;
+    struct batch_header h;
+    walk_init(&w, s->file, n.pos, s->size, s->base, true);
+    bool agrees = walk_peek(&w, &h) == ERR_OK && batch_last_offset(&h) == s->base + n.offset;
+    return agrees ? n.pos : 0; /* [SEG-3] */
+}
+
+/* Steps over bytes that are no batch: a range known already, or found now. */
+static enum err scan_skip(struct log *log, uint32_t i, struct walk *w) HOLDS(log->lock);
+static enum err scan_skip(struct log *log, uint32_t i, struct walk *w)
+{
+    struct segment *s = &log->segments[i];
+    struct log_rot r;
+    if (!log_rot_find_pos(log, s->base, w->pos, &r)) {
+        r = (struct log_rot){.base = s->base, .pos = w->pos, .offset = w->offset_min};
+        enum err e =
+            walk_resync(s->file, w->pos + 1, s->size, w->offset_min, &r.pos_end, &r.offset_end);
+        if (e) { return e; }
+        if (r.pos_end >= s->size) { r.offset_end = s->end; }
+        log_rot_add(log, &r);
+    }
+    w->pos = r.pos_end;
+    w->offset_min = r.offset_end;
+    return ERR_OK;
+}
+
+enum err log_scan_headers(struct log *log, int64_t from,
+                          enum err (*visit)(struct log *log, const struct batch_header *h),
+                          bool may_use_index)
+{
+    for (uint32_t i = log_find_segment(log, from); i < log->segments_count; i++) {
+        if (log->segments[i].size == 0) { continue; }
+        enum err e = log_open_segment(log, i);
+        if (e) { return e; }
+        struct segment *s = &log->segments[i];
+        struct walk w;
+        struct batch_header h;
+        walk_init(&w, s->file, may_use_index ? scan_begin(log, i, from) : 0, s->size, s->base,
+                  true);
+        while ((e = walk_peek(&w, &h)) != ERR_RANGE) {
+            if (e == ERR_CORRUPT) {
+                e = scan_skip(log, i, &w);
+                if (e) { return e; }
+                continue;
+            }
+            if (e) { return log_device_error(log, e, "reading a segment"); }
+            if (batch_last_offset(&h) >= from) {
+                e = visit(log, &h);
+                if (e) { return e; }
+            }
+            walk_advance(&w, &h);
+        }
+    }
+    return ERR_OK;
+}
+
+/* ---- index of the active segment ---- */
+
+static enum err warm_index(struct log *log) HOLDS(log->lock);
+static enum err warm_index(struct log *log)
+{
+    struct segment *s = log_active(log);
+    struct log_warm *w = log->warm;
+    char index[LOG_PATH_SIZE], time[LOG_PATH_SIZE];
+    log_path_segment(log, s->base, ".index", index);
+    log_path_segment(log, s->base, ".timeindex", time);
+    enum err e = index_read(&w->index, log->env->sys, index, time, s->size);
+    if (e) { return log_device_error(log, e, "reading an index"); }
+    struct walk k;
+    struct batch_header h;
+    walk_init(&k, s->file, 0, s->size, s->base, true);
+    s->time_first = -1;
+    if (walk_peek(&k, &h) == ERR_OK) { s->time_first = h.max_timestamp; }
+    /* The last entry must point at its batch, else nothing of it is believed [SEG-3]. */
+    if (w->index.count > 0) {
+        const struct index_entry *last = &w->index.at[w->index.count - 1];
+        walk_init(&k, s->file, last->pos, s->size, s->base, true);
+        if (walk_peek(&k, &h) != ERR_OK || batch_last_offset(&h) != s->base + last->offset) {
+            index_fini(&w->index);
+            walk_init(&k, s->file, 0, s->size, s->base, true);
+        }
+    }
+    s->time_max = -1;
+    s->time_max_offset = s->base;
+    index_truncate(&w->index, (uint32_t)(s->end - s->base));
+    if (w->index.count == 0) {
+        w->index.times_count = 0;
+    } else if (w->index.times_count > 0) {
+        const struct index_time *last = &w->index.times[w->index.times_count - 1];
+        s->time_max = last->time;
+        s->time_max_offset = s->base + last->offset;
+    }
+    w->bytes_since_index = 0;
+    while ((e = walk_peek(&k, &h)) != ERR_RANGE) {
+        if (e == ERR_CORRUPT) {
+            e = scan_skip(log, log->segments_count - 1, &k);
+            if (e) { return log_device_error(log, e, "reading a segment"); }
+            continue;
+        }
+        if (e) { return log_device_error(log, e, "reading a segment"); }
+        log_note_batch(log, &h, h.max_timestamp, k.pos);
+        walk_advance(&k, &h);
+    }
+    return ERR_OK;
+}
+
+/* ---- epochs ---- */
+
+static enum err epoch_visit(struct log *log, const struct batch_header *h) HOLDS(log->lock);
+static enum err epoch_visit(struct log *log, const struct batch_header *h)
+{
+    bool changed = false;
+    if (h->leader_epoch < 0 || h->leader_epoch <= epochs_latest(&log->epochs)) { return ERR_OK; }
+    return epochs_assign(&log->epochs, h->leader_epoch, h->base_offset, &changed);
+}
+
+enum err log_write_epochs(struct log *log)
+{
+    char path[LOG_PATH_SIZE];
+    log_path_file(log, "leader-epoch-checkpoint", path);
+    struct wire_buf buf;
+    wire_buf_init(&buf, SMALLFILE_BYTES_MAX);
+    enum err e = epochs_encode(&log->epochs, &buf);
+    if (!e) { e = smallfile_write(log->env->sys, path, wire_buf_slice(&buf), SMALLFILE_PLAIN); }
+    wire_buf_fini(&buf);
+    return log_device_error(log, e, "writing leader-epoch-checkpoint");
+}
+
+enum err log_load_epochs(struct log *log)
+{
+    if (log->epochs_loaded) { return ERR_OK; }
+    char path[LOG_PATH_SIZE];
+    log_path_file(log, "leader-epoch-checkpoint", path);
+    uint8_t *at = NULL;
+    size_t size = 0;
+    enum err e = smallfile_read(log->env->sys, path, &at, &size);
+    if (!e) {
+        e = epochs_decode(&log->epochs, slice_of(at, size));
+        if (e == ERR_MALFORMED) {
+            log_warn(log->env->logger, LOGGER_LOG,
+                     "%s-%d: leader-epoch-checkpoint is damaged; rebuilt from the batches",
+                     log->topic, log->partition);
+            epochs_clear(&log->epochs);
+            e = ERR_NOTFOUND;
+        }
+    }
+    mem_free(at);
+    if (e && e != ERR_NOTFOUND) { return log_device_error(log, e, "reading an epoch checkpoint"); }
+    epochs_truncate_end(&log->epochs, log_leo(log) + 1);
+    /* Written without a sync, it may be older than the log: what it lacks stands in the batches. */
+    int32_t known = epochs_latest(&log->epochs);
+    int64_t from = log->epochs.count ? epochs_at(&log->epochs, log->epochs.count - 1)->start
+                                     : log->segments[0].base;
+    bool is_behind = e == ERR_NOTFOUND || !log->is_verified;
+    if (is_behind && log_leo(log) > log->segments[0].base) {
+        e = log_scan_headers(log, from, epoch_visit, true);
+        if (e) { return e; }
+    }
+    log->epochs_loaded = true;
+    if (epochs_latest(&log->epochs) != known) { return log_write_epochs(log); }
+    return ERR_OK;
+}
+
+/* ---- producers ---- */
+
+struct snapshots {
+    int64_t below; /* only those at or below it */
+    int64_t newest; /* -1: none */
+};
+
+static enum err snapshot_visit(void *ctx, const char *name, bool is_dir)
+{
+    struct snapshots *s = ctx;
+    int64_t offset = 0;
+    if (!is_dir && strlen(name) > 20 && log_parse_segment_name(name, ".snapshot", &offset) &&
+        offset <= s->below && offset > s->newest) {
+        s->newest = offset;
+    }
+    return ERR_OK;
+}
+
+static enum err producer_visit(struct log *log, const struct batch_header *h) HOLDS(log->lock);
+static enum err producer_visit(struct log *log, const struct batch_header *h)
+{
+    if (!batch_has_producer(h)) { return ERR_OK; }
+    return producers_add(&log->warm->producers, h);
+}
+
+/* The newest snapshot that can be read; *offset is where to go on from. */
+static enum err load_snapshot(struct log *log, int64_t *offset) HOLDS(log->lock);
+static enum err load_snapshot(struct log *log, int64_t *offset)
+{
+    char path[LOG_PATH_SIZE];
+    struct snapshots s = {.below = log_leo(log)};
+    *offset = log->segments[0].base;
+    for (;;) {
+        s.newest = -1;
+        log_path_dir(log, path);
+        enum err e = sys_dir_list(log->env->sys, path, snapshot_visit, &s);
+        if (e) { return e; }
+        if (s.newest < 0) { return ERR_OK; }
+        log_path_segment(log, s.newest, ".snapshot", path);
+        uint8_t *at = NULL;
+        size_t size = 0;
+        e = smallfile_read(log->env->sys, path, &at, &size);
+        if (!e) {
+            e = producers_snapshot_decode(&log->warm->producers, slice_of(at, size),
+                                          sys_wall_ms(log->env->sys),
+                                          log->config.producer_expiration_ms);
+        }
+        mem_free(at);
+        if (!e) {
+            *offset = s.newest;
+            if (log->segments[log_find_segment(log, s.newest)].base != s.newest) {
+                log->snapshot_loose = s.newest;
+            }
+            return ERR_OK;
+        }
+        if (e == ERR_IO || e == ERR_NOMEM) { return e; }
+        log_warn(log->env->logger, LOGGER_LOG,
+                 "%s-%d: producer snapshot %lld is damaged (%s); an older one is used", log->topic,
+                 log->partition, (long long)s.newest, err_name(e));
+        s.below = s.newest - 1;
+    }
+}
+
+enum err log_rebuild_producers(struct log *log)
+{
+    struct log_warm *w = log->warm;
+    producers_clear(&w->producers);
+    w->producers_stale = true;
+    int64_t from = 0;
+    enum err e = load_snapshot(log, &from);
+    if (e) { return log_device_error(log, e, "reading a producer snapshot"); }
+#ifndef MUTANT_PRODUCERS_LOST
+    if (from < log_leo(log)) {
+        e = log_scan_headers(log, from, producer_visit, true);
+        if (e) { return e; }
+    }
+#endif
+    w->producers_stale = false;
+    return ERR_OK;
+}
+
+enum err log_write_snapshot(struct log *log, int64_t offset)
+{
+    struct wire_buf buf;
+    wire_buf_init(&buf, SMALLFILE_BYTES_MAX);
+    char path[LOG_PATH_SIZE];
+    enum err e = producers_snapshot_encode(&log->warm->producers, &buf);
+    if (!e) {
+        log_path_segment(log, offset, ".snapshot", path);
+        e = smallfile_write(log->env->sys, path, wire_buf_slice(&buf), SMALLFILE_PLAIN);
+    }
+    wire_buf_fini(&buf);
+    if (e) { return e; }
+    int64_t loose = log->snapshot_loose;
+    if (loose >= 0 && loose != offset) {
+        log_path_segment(log, loose, ".snapshot", path);
+        err_ignore(sys_path_unlink(log->env->sys, path), "an old snapshot does no harm");
+        log->snapshot_loose = -1;
+    }
+    if (offset != log_active(log)->base) { log->snapshot_loose = offset; }
+    return ERR_OK;
+}
+
+/* ---- all of it ---- */
+
+/* A log known from the manifest only: do its files agree? Else it is recovered like after a crash.
+ */
+static enum err warm_verify(struct log *log) HOLDS(log->lock);
+static enum err warm_verify(struct log *log)
+{
+    if (log->is_verified) { return ERR_OK; }
+    struct segment *s = log_active(log);
+    char path[LOG_PATH_SIZE];
+    log_path_segment(log, s->base, ".log", path);
+    struct sys_stat st = {0};
+    enum err e = s->exists ? sys_path_stat(log->env->sys, path, &st) : ERR_OK;
+    if (e && e != ERR_NOTFOUND) { return log_device_error(log, e, "looking at a segment"); }
+    if (!e && st.size == s->size) {
+        log->is_verified = true;
+        return ERR_OK;
+    }
+    log_warn(log->env->logger, LOGGER_LOG,
+             "%s-%d: the files are not as the clean stop left them; recovering", log->topic,
+             log->partition);
+    struct log_mark end = {.offset = log_leo(log), .base = s->base, .pos = s->size, .epoch = -1};
+    struct log_recovery r = {.from = end,
+                             .mark = end,
+                             .has_mark = true,
+                             .start = log_start_offset(log),
+                             .hw = log_hw(log)};
+    log->has_no_producers = false;
+    e = log_recover(log, &r);
+    if (!e) { log->is_verified = true; }
+    return e;
+}
+
+enum err log_warm_up(struct log *log)
+{
+    atomic_store_explicit(&log->is_used, true, memory_order_relaxed);
+    if (log->warm) { return ERR_OK; }
+    enum err e = warm_verify(log);
+    if (e) { return e; }
+    e = log_open_segment(log, log->segments_count - 1);
+    if (e) { return e; }
+    log->warm = mem_new(struct log_warm);
+    if (!log->warm) { return ERR_NOMEM; }
+    producers_init(&log->warm->producers, PRODUCERS_COUNT_MAX);
+    log->warm->reserve_step = LOG_RESERVE_BYTES_MIN;
+    log->warm->reserved_end = log_active(log)->size;
+    if (log_active(log)->size > 0) { e = warm_index(log); }
+    if (!e) { e = log_load_epochs(log); }
+    if (!e && !log->has_no_producers) { e = log_rebuild_producers(log); }
+    if (e) {
+        log_drop(log);
+        return e;
+    }
+    atomic_store_explicit(&log->is_warm, true, memory_order_release);
+    return ERR_OK;
+}
