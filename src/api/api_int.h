@@ -1,0 +1,124 @@
+/* api_int.h - what the files of api/ share: the call, answering, parking. */
+#ifndef API_API_INT_H
+#define API_API_INT_H
+
+#include "api/api.h"
+#include "api/errors.h"
+#include "wire/message.h"
+#include "wire/reader.h"
+#include "wire/writer.h"
+
+struct fetch_sessions;
+struct producer_ids;
+
+struct api {
+    struct api_options options;
+    struct net_api table;
+    struct fetch_sessions *sessions;
+    struct producer_ids *producer_ids;
+    struct purgatory *waits; /* admin requests that wait for the controller or a watermark */
+};
+
+/* One request as its handler sees it. Lives on the stack of api_handle(). */
+struct api_call {
+    struct api *api;
+    struct net_request *req;
+    struct meta_image *image; /* the newest at the start of the call; borrowed */
+    struct wire_reader body;
+    uint64_t now_ns;
+    int64_t now_ms;
+    int16_t key, version;
+    int32_t correlation_id;
+    struct slice client_id;
+};
+
+/* Function types, not structs. */
+typedef enum net_verdict api_handler(struct api_call *call);
+
+/* What answering needs later, for requests that park. */
+struct api_reply {
+    struct net_request *req;
+    int16_t key, version;
+    int32_t correlation_id;
+};
+
+static inline struct api_reply api_reply_of(const struct api_call *call)
+{
+    return (struct api_reply){call->req, call->key, call->version, call->correlation_id};
+}
+
+/* Begins the answer: writes the response header. */
+void api_answer_begin(const struct api_reply *reply, struct wire_writer *w);
+/* Ends it. encoded: what the message's encoder returned. NET_ANSWERED, or NET_CLOSE when it cannot
+ * be written. */
+enum net_verdict api_answer_end(const struct api_reply *reply, struct wire_writer *w,
+                                enum err encoded);
+/* For parked requests: ends the answer and gives the request back to net. */
+void api_answer_later(const struct api_reply *reply, struct wire_writer *w, enum err encoded);
+
+/* A response in one expression: API_ANSWER(call, metadata_response, &out). */
+#define API_ANSWER(call, message, m)                                                               \
+    __extension__({                                                                                \
+        struct api_reply api_reply_ = api_reply_of(call);                                          \
+        struct wire_writer api_w_;                                                                 \
+        api_answer_begin(&api_reply_, &api_w_);                                                    \
+        enum err api_e_ = message##_encode(&api_w_, (call)->version, (m));                         \
+        api_answer_end(&api_reply_, &api_w_, api_e_);                                              \
+    })
+
+/* Decodes the body; on failure the handler returns NET_CLOSE, as Kafka does with bytes it cannot
+ * read: struct x_request m; if (!API_DECODE(call, x_request, &m)) { return NET_CLOSE; } */
+#define API_DECODE(call, message, m)                                                               \
+    (message##_decode(&(call)->body, (call)->version, (call)->req->arena, (m)) == ERR_OK)
+
+/* A request that waits. req->op points to one of these; it lies in the park arena. */
+struct api_parked {
+    struct purg_op *op; /* for on_cancel; NULL while nothing is parked */
+};
+
+static inline struct config_scope api_scope(const struct api *api, const struct meta_image *image)
+{
+    return (struct config_scope){api->options.statics, image, api->options.node_id};
+}
+
+/* ---- handlers, one file each
+ * ------------------------------------------------------------------------ */
+
+api_handler api_produce, api_fetch, api_list_offsets, api_metadata, api_find_coordinator,
+    api_api_versions, api_create_topics, api_delete_topics, api_delete_records,
+    api_init_producer_id, api_offset_for_leader_epoch, api_describe_configs, api_alter_configs,
+    api_incremental_alter_configs, api_create_partitions, api_describe_cluster,
+    api_describe_log_dirs, api_list_partition_reassignments, api_list_config_resources,
+    api_describe_topic_partitions;
+
+/* The APIs that are answered, ascending by key: what ApiVersions lists. */
+size_t api_handlers_count(void);
+const struct wire_api *api_handler_at(size_t index);
+
+/* ---- shared by several files
+ * ------------------------------------------------------------------------- */
+
+/* Kafka's code for a partition that cannot be used; KAFKA_NONE when it is online. */
+enum kafka_error api_partition_error(const struct partition *p);
+
+/* Looks a partition up by name (id zero) or id: *out is a reference, or NULL with the error. */
+enum kafka_error api_find_partition(struct api_call *call, struct slice topic, struct uuid id,
+                                    int32_t index, struct partition **out);
+
+/* Submits one mutation list to the controller and parks the request until it is carried out or
+ * timeout_ms has passed. The mutations lie in the park arena. done runs on the owner's thread with
+ * the results; is_late: the time was over (the results must not be read; KAFKA_REQUEST_TIMED_OUT).
+ * It answers with api_answer_later(). */
+typedef void api_mutations_done(struct api *api, struct api_reply *reply, void *ctx,
+                                struct controller_mutation *mutations, size_t count, bool is_late);
+struct api_submit {
+    struct controller_mutation *mutations;
+    size_t count;
+    bool is_dry_run;
+    int32_t timeout_ms;
+    api_mutations_done *done;
+    void *ctx; /* in the park arena */
+};
+enum net_verdict api_submit(struct api_call *call, const struct api_submit *submit);
+
+#endif
