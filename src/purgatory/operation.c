@@ -206,9 +206,8 @@ enum purg_outcome purg_op_settle(struct purg_op *op, struct purg_owner *self)
         purg_unlink_all(op);
         purg_op_unref(op, self);
         return PURG_PARKED;
-    case VERDICT_WON:
+    case VERDICT_WON: /* nobody else refers to it: with CHECKING set no walker took a reference */
         purg_unlink_all(op);
-        if (!ref_drop(op)) { return PURG_PARKED; /* who still refers to it posts it */ }
         if (is_own) { purg_owner_disarm(self, op); }
         return PURG_DONE;
     }

@@ -56,10 +56,10 @@ enum purg_outcome {
  * owner's next step. When 'self' is the operation's owner the timer is armed directly, else by
  * way of its inbox.
  *
- * PURG_DONE is answered only if nobody else knows the operation any more. If the second try
- * succeeds while another thread still refers to it, or another thread ended it meanwhile, the
- * answer is PURG_PARKED and the owner runs on_complete. After PURG_PARKED the caller must not touch
- * the operation, unless it is on the owner's thread.
+ * PURG_DONE comes from either try; then nothing is linked, and nobody else knows the operation. If
+ * another thread ended it meanwhile (a cancel) the answer is PURG_PARKED and the owner runs
+ * on_complete. After PURG_PARKED the caller must not touch the operation, unless it is on the
+ * owner's thread.
  * O(keys), of which each takes one shard lock. */
 PURG_API PURG_NODISCARD enum purg_outcome
 purg_try_complete_else_watch(struct purgatory *purgatory, struct purg_owner *self,
