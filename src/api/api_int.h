@@ -8,14 +8,18 @@
 #include "wire/reader.h"
 #include "wire/writer.h"
 
+struct codec_scratch;
 struct fetch_sessions;
 struct producer_ids;
+
+#define API_SCRATCHES 8
 
 struct api {
     struct api_options options;
     struct net_api table;
     struct fetch_sessions *sessions;
     struct producer_ids *producer_ids;
+    _Atomic(struct codec_scratch *) scratches[API_SCRATCHES]; /* idle ones; NULL: taken or none */
     struct purgatory *waits; /* admin requests that wait for the controller or a watermark */
 };
 
@@ -97,6 +101,11 @@ const struct wire_api *api_handler_at(size_t index);
 
 /* ---- shared by several files
  * ------------------------------------------------------------------------- */
+
+/* Compression contexts; any thread. NULL without memory; give accepts NULL. */
+struct codec_scratch *api_scratch_take(struct api *api);
+void api_scratch_give(struct api *api, struct codec_scratch *s);
+void api_scratches_destroy(struct api *api);
 
 /* Kafka's code for a partition that cannot be used; KAFKA_NONE when it is online. */
 enum kafka_error api_partition_error(const struct partition *p);

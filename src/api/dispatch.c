@@ -171,6 +171,7 @@ void api_destroy(struct api *api)
     if (!api) { return; }
     fetch_sessions_destroy(api->sessions);
     producer_ids_destroy(api->producer_ids);
+    api_scratches_destroy(api);
     purg_destroy(api->waits);
     mem_free(api);
 }

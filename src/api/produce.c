@@ -1,0 +1,429 @@
+/* produce.c - Produce (0): appends batches and answers when acks asks for it.
+ *
+ * Thread:     handle() on a processor or handler; done() on the owner's thread.
+ * Order:      every append of the request is done before the answer is decided, so a parked Produce
+ * lets later requests pass. Failure:    per partition, Kafka's codes. acks=0 with any error closes
+ * the connection, so that the client asks for metadata. */
+#include "api/api_int.h"
+
+#include "base/check.h"
+#include "replica/delayed.h"
+#include "wire/gen/produce_request.h"
+#include "wire/gen/produce_response.h"
+
+#define PRODUCE_RECOMPRESSED_MAX ((size_t)128 << 20)
+
+/* One partition of the request: what was asked, and what became of it. In the park arena. */
+struct produce_part {
+    struct partition *partition; /* a reference while its append waits for acknowledgement */
+    int32_t index;
+    enum kafka_error error;
+    int64_t base_offset, append_time_ms, log_start_offset;
+    int64_t required; /* the high watermark that acknowledges it */
+    int32_t record_index; /* -1: no record is to blame */
+    const char *message; /* static text or NULL */
+};
+
+struct produce_topic {
+    struct slice name;
+    struct uuid id;
+    struct produce_part *parts;
+    size_t parts_count;
+};
+
+/* The state of one request from its first append to its answer. */
+struct produce_state {
+    struct api_parked parked; /* first: req->op */
+    struct api *api;
+    struct api_reply reply;
+    struct produce_topic *topics;
+    size_t topics_count;
+    size_t parts_count;
+    size_t parts_done; /* appended or refused; where a handler goes on */
+    int16_t acks;
+    struct delayed_produce delayed;
+};
+
+/* Kafka's code for a batch that is not as it should be. */
+static enum kafka_error batch_error(enum batch_reject reject)
+{
+    switch (reject) {
+    case BATCH_OK:
+        return KAFKA_NONE;
+    case BATCH_BAD_CRC:
+        return KAFKA_CORRUPT_MESSAGE;
+    case BATCH_TOO_LARGE:
+    case BATCH_BOMB:
+        return KAFKA_MESSAGE_TOO_LARGE;
+    case BATCH_IS_TRANSACTIONAL:
+        return KAFKA_INVALID_TXN_STATE;
+    case BATCH_TIME:
+    case BATCH_TIME_TYPE:
+        return KAFKA_INVALID_TIMESTAMP;
+    case BATCH_CODEC:
+    case BATCH_CODEC_VERSION:
+        return KAFKA_UNSUPPORTED_COMPRESSION_TYPE;
+    case BATCH_NOMEM:
+        return KAFKA_KAFKA_STORAGE_ERROR;
+    case BATCH_EMPTY:
+    case BATCH_CUT:
+    case BATCH_SEVERAL:
+    case BATCH_LENGTH:
+    case BATCH_OLD_MAGIC:
+    case BATCH_BASE_OFFSET:
+    case BATCH_COUNTS:
+    case BATCH_RECORD:
+    case BATCH_OFFSETS:
+    case BATCH_NO_KEY:
+    case BATCH_IS_CONTROL:
+    case BATCH_SEQUENCE:
+    case BATCH_COMPRESSED:
+        return KAFKA_INVALID_RECORD;
+    }
+    return KAFKA_UNKNOWN_SERVER_ERROR;
+}
+
+static enum kafka_error reject_error(const struct log_append_result *r)
+{
+    switch (r->reject) {
+    case LOG_REJECT_NONE:
+        return KAFKA_UNKNOWN_SERVER_ERROR;
+    case LOG_REJECT_BATCH:
+        return batch_error(r->batch_reject);
+    case LOG_REJECT_SEGMENT_TOO_SMALL:
+        return KAFKA_RECORD_LIST_TOO_LARGE;
+    case LOG_REJECT_OUT_OF_ORDER:
+        return KAFKA_OUT_OF_ORDER_SEQUENCE_NUMBER;
+    case LOG_REJECT_FENCED:
+        return KAFKA_INVALID_PRODUCER_EPOCH;
+    case LOG_REJECT_PRODUCERS_LIMIT:
+    case LOG_REJECT_STORAGE:
+        return KAFKA_KAFKA_STORAGE_ERROR;
+    case LOG_REJECT_CLOSED:
+        return KAFKA_UNKNOWN_TOPIC_OR_PARTITION;
+    }
+    return KAFKA_UNKNOWN_SERVER_ERROR;
+}
+
+static void part_refuse(struct produce_part *part, enum kafka_error error, const char *message)
+{
+    part->error = error;
+    part->message = message;
+}
+
+static void part_take_result(struct produce_part *part, const struct log_append_result *r)
+{
+    part->log_start_offset = r->log_start_offset;
+    part->record_index = r->record_index;
+    if (r->err == ERR_OK) {
+        part->base_offset = r->first_offset;
+        part->append_time_ms = r->append_time_ms;
+        part->required = r->last_offset + 1;
+        return;
+    }
+    part_refuse(part, reject_error(r), r->message);
+}
+
+/* Appends to one partition. False: it would wait for a device here; nothing was done. */
+static bool produce_append(struct api_call *call, struct produce_part *part, struct slice records,
+                           const struct produce_topic *topic)
+{
+    struct partition *p = NULL;
+    if (slice_is_null(records)) {
+        part_refuse(part, KAFKA_INVALID_RECORD, "Records are null");
+        return true;
+    }
+    enum kafka_error error = api_find_partition(call, topic->name, topic->id, part->index, &p);
+    if (error) {
+        part_refuse(part, error, NULL);
+        return true;
+    }
+    struct wire_buf recompressed;
+    /* The records lie in the frame, which is ours to change. */
+    struct log_append_args args = {
+        .records = {call->req->frame.at + (records.at - call->req->frame.at), records.size},
+        .now_ms = call->now_ms,
+        .origin = LOG_FROM_CLIENT,
+        .may_block = call->req->on_handler,
+        .zstd_allowed = call->version >= 7,
+        .recompressed = &recompressed,
+    };
+    struct log_append_result result;
+    wire_buf_init(&recompressed, PRODUCE_RECOMPRESSED_MAX);
+    args.scratch = api_scratch_take(call->api);
+    enum err e = partition_append(p, &args, &result);
+    api_scratch_give(call->api, args.scratch);
+    wire_buf_fini(&recompressed);
+    if (e == ERR_AGAIN) {
+        partition_unref(p);
+        return false;
+    }
+    part_take_result(part, &result);
+    if (e) {
+        partition_unref(p);
+        return true;
+    }
+    part->partition = p;
+    struct replica_counters *counters = replica_counters(call->api->options.replicas);
+    if (!result.is_duplicate) {
+        atomic_fetch_add_explicit(&counters->bytes_in, records.size, memory_order_relaxed);
+        atomic_fetch_add_explicit(&counters->messages_in,
+                                  (uint64_t)(result.last_offset - result.first_offset + 1),
+                                  memory_order_relaxed);
+    }
+    return true;
+}
+
+/* ---- the answer
+ * ------------------------------------------------------------------------------------------ */
+
+static void part_encode(const struct produce_part *part, int16_t version, struct arena *arena,
+                        struct produce_response_partition_produce_response *out)
+{
+    produce_response_partition_produce_response_init(out);
+    out->index = part->index;
+    out->error_code = (int16_t)part->error;
+    out->base_offset = part->error ? -1 : part->base_offset;
+    out->log_append_time_ms = part->error ? -1 : part->append_time_ms;
+    out->log_start_offset = part->log_start_offset;
+    if (version < 8 || !part->error) { return; }
+    out->error_message = slice_str(part->message);
+    if (part->record_index < 0) { return; }
+    out->record_errors = arena_array(arena, 1, sizeof *out->record_errors);
+    if (!out->record_errors) { return; }
+    out->record_errors_count = 1;
+    out->record_errors[0].batch_index = part->record_index;
+    out->record_errors[0].batch_index_error_message = slice_str(part->message);
+}
+
+/* Writes the response into the request's answer. */
+static enum err produce_encode(struct produce_state *s, struct wire_writer *w)
+{
+    struct arena *arena = s->reply.req->arena;
+    struct produce_response m;
+    produce_response_init(&m);
+    m.responses = arena_array(arena, s->topics_count, sizeof *m.responses);
+    if (!m.responses) { return ERR_NOMEM; }
+    m.responses_count = s->topics_count;
+    for (size_t i = 0; i < s->topics_count; i++) {
+        struct produce_topic *topic = &s->topics[i];
+        struct produce_response_topic_produce_response *t = &m.responses[i];
+        produce_response_topic_produce_response_init(t);
+        t->name = topic->name;
+        t->topic_id = topic->id;
+        t->partition_responses =
+            arena_array(arena, topic->parts_count, sizeof *t->partition_responses);
+        if (!t->partition_responses) { return ERR_NOMEM; }
+        t->partition_responses_count = topic->parts_count;
+        for (size_t k = 0; k < topic->parts_count; k++) {
+            part_encode(&topic->parts[k], s->reply.version, arena, &t->partition_responses[k]);
+        }
+    }
+    return produce_response_encode(w, s->reply.version, &m);
+}
+
+static void produce_drop_partitions(struct produce_state *s)
+{
+    for (size_t i = 0; i < s->topics_count; i++) {
+        for (size_t k = 0; k < s->topics[i].parts_count; k++) {
+            partition_unref(s->topics[i].parts[k].partition);
+            s->topics[i].parts[k].partition = NULL;
+        }
+    }
+}
+
+static bool produce_has_error(const struct produce_state *s)
+{
+    for (size_t i = 0; i < s->topics_count; i++) {
+        for (size_t k = 0; k < s->topics[i].parts_count; k++) {
+            if (s->topics[i].parts[k].error) { return true; }
+        }
+    }
+    return false;
+}
+
+static enum net_verdict produce_answer(struct produce_state *s)
+{
+    if (produce_has_error(s)) {
+        atomic_fetch_add_explicit(&replica_counters(s->api->options.replicas)->produce_failed, 1,
+                                  memory_order_relaxed);
+    }
+    produce_drop_partitions(s);
+    if (s->acks == 0) { return produce_has_error(s) ? NET_CLOSE : NET_NONE; }
+    struct wire_writer w;
+    api_answer_begin(&s->reply, &w);
+    enum err e = produce_encode(s, &w);
+    return api_answer_end(&s->reply, &w, e);
+}
+
+/* ---- waiting for acknowledgement
+ * ----------------------------------------------------------------------- */
+
+/* What an append is told that will not be acknowledged here. */
+static enum kafka_error unacked_error(const struct partition *p, enum purg_reason reason)
+{
+    enum kafka_error error = api_partition_error(p);
+    if (error) { return error; }
+    return reason == PURG_EXPIRED ? KAFKA_REQUEST_TIMED_OUT : KAFKA_NOT_LEADER_OR_FOLLOWER;
+}
+
+static void produce_done(struct delayed_produce *d, enum purg_reason reason)
+{
+    struct produce_state *s = d->ctx;
+    s->parked.op = NULL;
+    for (size_t i = 0; i < s->topics_count; i++) {
+        for (size_t k = 0; k < s->topics[i].parts_count; k++) {
+            struct produce_part *part = &s->topics[i].parts[k];
+            if (part->partition && partition_hw(part->partition) < part->required) {
+                part_refuse(part, unacked_error(part->partition, reason), NULL);
+            }
+        }
+    }
+    produce_drop_partitions(s);
+    struct net_request *req = s->reply.req;
+    if (net_request_resume(req)) {
+        net_answer_later(req);
+        return;
+    }
+    struct wire_writer w;
+    api_answer_begin(&s->reply, &w);
+    enum err e = produce_encode(s, &w);
+    api_answer_later(&s->reply, &w, e);
+}
+
+/* Names lie in the frame, which goes before the request parks. */
+static bool produce_keep_names(struct produce_state *s)
+{
+    for (size_t i = 0; i < s->topics_count; i++) {
+        struct slice name = s->topics[i].name;
+        if (name.size == 0) { continue; }
+        char *copy = arena_strndup(s->reply.req->park_arena, name.at, name.size);
+        if (!copy) { return false; }
+        s->topics[i].name = slice_of(copy, name.size);
+    }
+    return true;
+}
+
+static enum net_verdict produce_park(struct api_call *call, struct produce_state *s,
+                                     int32_t timeout_ms)
+{
+    struct net_request *req = call->req;
+    struct delayed_produce *d = &s->delayed;
+    d->items = arena_array(req->park_arena, s->parts_count, sizeof *d->items);
+    struct purg_key *keys = arena_array(req->arena, s->parts_count, sizeof *keys);
+    struct purg_watch_node *nodes = arena_array(req->park_arena, s->parts_count, sizeof *nodes);
+    if (!d->items || !keys || !nodes || !produce_keep_names(s)) { return NET_CLOSE; }
+    for (size_t i = 0; i < s->topics_count; i++) {
+        for (size_t k = 0; k < s->topics[i].parts_count; k++) {
+            const struct produce_part *part = &s->topics[i].parts[k];
+            if (!part->partition) { continue; }
+            keys[d->items_count] = partition_key(part->partition);
+            d->items[d->items_count++] =
+                (struct delayed_produce_item){part->partition, part->required};
+        }
+    }
+    d->done = produce_done;
+    d->ctx = s;
+    uint64_t wait_ns = timeout_ms > 0 ? (uint64_t)timeout_ms * SYS_MS : 0;
+    purg_op_init(&d->op, &delayed_produce_type, req->owner);
+    s->parked.op = &d->op;
+    struct purg_key few[16];
+    size_t count = d->items_count;
+    if (count <= COUNT_OF(few)) {
+        memcpy(few, keys, count * sizeof *keys);
+        net_request_release(req); /* keys go with the arena: few has them */
+        keys = few;
+    }
+    enum purg_outcome outcome =
+        purg_try_complete_else_watch(replica_produce_purgatory(call->api->options.replicas),
+                                     req->self, &d->op, nodes, keys, count, call->now_ns + wait_ns);
+    if (outcome == PURG_PARKED) { return NET_PARKED_PASS; }
+    s->parked.op = NULL;
+    return net_request_resume(req) ? NET_CLOSE : produce_answer(s);
+}
+
+/* ---- the request
+ * ------------------------------------------------------------------------------------------ */
+
+static struct produce_state *produce_state_make(struct api_call *call,
+                                                const struct produce_request *m)
+{
+    struct arena *arena = call->req->park_arena;
+    struct produce_state *s = arena_alloc(arena, sizeof *s);
+    if (!s) { return NULL; }
+    s->api = call->api;
+    s->reply = api_reply_of(call);
+    s->acks = m->acks;
+    s->topics_count = m->topic_data_count;
+    s->topics = arena_array(arena, s->topics_count, sizeof *s->topics);
+    for (size_t i = 0; s->topics && i < s->topics_count; i++) {
+        const struct produce_request_topic_produce_data *t = &m->topic_data[i];
+        struct produce_topic *topic = &s->topics[i];
+        topic->name = t->name;
+        topic->id = t->topic_id;
+        topic->parts = arena_array(arena, t->partition_data_count, sizeof *topic->parts);
+        if (!topic->parts) { return NULL; }
+        topic->parts_count = t->partition_data_count;
+        s->parts_count += topic->parts_count;
+        for (size_t k = 0; k < topic->parts_count; k++) {
+            topic->parts[k] = (struct produce_part){.index = t->partition_data[k].index,
+                                                    .base_offset = -1,
+                                                    .append_time_ms = -1,
+                                                    .log_start_offset = -1,
+                                                    .record_index = -1};
+        }
+    }
+    if (!s->topics) { return NULL; }
+    call->req->op = s;
+    return s;
+}
+
+/* Appends from where the request stands. False: go on from a handler. */
+static bool produce_run(struct api_call *call, struct produce_state *s,
+                        const struct produce_request *m)
+{
+    bool are_acks_valid = m->acks >= -1 && m->acks <= 1;
+    size_t n = 0;
+    for (size_t i = 0; i < s->topics_count; i++) {
+        for (size_t k = 0; k < s->topics[i].parts_count; k++, n++) {
+            struct produce_part *part = &s->topics[i].parts[k];
+            if (n < s->parts_done) { continue; }
+            if (!are_acks_valid) {
+                part_refuse(part, KAFKA_INVALID_REQUIRED_ACKS, NULL);
+            } else if (!produce_append(call, part, m->topic_data[i].partition_data[k].records,
+                                       &s->topics[i])) {
+                return false;
+            }
+            s->parts_done++;
+        }
+    }
+    return true;
+}
+
+/* Every append is done and no lock is held: the watermarks move, waiting fetches wake. */
+static bool produce_advance(struct api_call *call, struct produce_state *s)
+{
+    bool is_acked = true;
+    for (size_t i = 0; i < s->topics_count; i++) {
+        for (size_t k = 0; k < s->topics[i].parts_count; k++) {
+            struct produce_part *part = &s->topics[i].parts[k];
+            if (!part->partition) { continue; }
+            partition_advance(part->partition, call->req->self);
+            is_acked = is_acked && partition_hw(part->partition) >= part->required;
+        }
+    }
+    return is_acked;
+}
+
+enum net_verdict api_produce(struct api_call *call)
+{
+    struct produce_request m;
+    if (!API_DECODE(call, produce_request, &m)) { return NET_CLOSE; }
+    struct produce_state *s = call->req->op;
+    if (!s) { s = produce_state_make(call, &m); }
+    if (!s) { return NET_CLOSE; }
+    if (!produce_run(call, s, &m)) { return NET_SLOW; }
+    bool is_acked = produce_advance(call, s);
+    if (s->acks == -1 && !is_acked) { return produce_park(call, s, m.timeout_ms); }
+    return produce_answer(s);
+}
