@@ -124,10 +124,6 @@ class Writer:
                 if n in seen:
                     raise SystemExit("%s: field name %s twice" % (self.m.path, n))
                 seen.add(n)
-            if f.is_struct() and not f.array and f.nullable and f.default != "null":
-                raise SystemExit("%s: %s: a nullable struct must default to null" % (self.m.path, f.name))
-            if f.array and f.tag is not None and f.nullable and f.default != "null":
-                raise SystemExit("%s: %s: a tagged nullable array must default to null" % (self.m.path, f.name))
 
     def header(self):
         m, base, up = self.m, self.base, self.base.upper()
@@ -172,6 +168,8 @@ class Writer:
             n = c_name(f)
             if f.is_struct() and not f.array and not f.nullable:
                 self.line("%s_init(&m->%s);" % (self.struct_name(f.struct), n))
+            elif f.array and self.starts_empty(f):
+                self.line("m->%s = WIRE_EMPTY;" % n)
             elif f.array or f.default == "null" or f.is_struct():
                 continue
             elif f.type in ("str", "bytes"):
@@ -183,6 +181,10 @@ class Writer:
                 self.line("m->%s = %s;" % (n, self.literal(f)))
         self.depth -= 1
         self.line("}\n")
+
+    def starts_empty(self, f):
+        """A nullable field whose default is not null but empty."""
+        return bool(f.nullable & self.range_of(f)) and f.default != "null"
 
     def literal(self, f):
         if f.default is None:
@@ -197,7 +199,11 @@ class Writer:
         """C expression. exact: null and empty differ (a tagged field is sent when it is not the default)."""
         n = "m->" + c_name(f)
         if f.array:
-            return "%s == NULL" % n if f.default == "null" else "%s_count == 0" % n
+            if f.default == "null":
+                return "%s == NULL" % n
+            return "(%s != NULL && %s_count == 0)" % (n, n) if exact and f.nullable else "%s_count == 0" % n
+        if f.is_struct() and f.nullable and f.default != "null":
+            return "(%s != NULL && is_default_%s(%s))" % (n, self.struct_name(f.struct), n)
         if f.is_struct():
             return "%s == NULL" % n if f.nullable else "is_default_%s(&%s)" % (self.struct_name(f.struct), n)
         if f.type in ("str", "bytes", "records"):
@@ -226,7 +232,7 @@ class Writer:
 
         for s in self.m.structs:
             for f in self.fields(s):
-                if f.is_struct() and not f.array and not f.nullable:
+                if f.is_struct() and not f.array and (not f.nullable or f.default != "null"):
                     if f.tag is not None or (not f.ignorable and self.range_of(f) != self.m.versions):
                         add(f.struct)
         return need
@@ -303,7 +309,9 @@ class Writer:
             self.read_value(f, n + "[i]", "false")
             self.close()
         elif f.is_struct() and f.nullable:
-            self.line("%s = wire_elements(r, a, wire_i8(r) < 0 ? -1 : 1, sizeof *%s);" % (n, n))
+            # Null is -1, in a tagged field 0; a struct that is there follows a 1.
+            marker = "wire_i8(r) < 0" if f.tag is None else "wire_uvarint(r) == 0"
+            self.line("%s = wire_elements(r, a, %s ? -1 : 1, sizeof *%s);" % (n, marker, n))
             self.open("if (%s)" % n)
             self.read_value(f, "(*%s)" % n, nullable)
             self.close()
@@ -347,6 +355,13 @@ class Writer:
                 return
             if flex:
                 self.open("if (flex)")
+            for f in tagged:
+                if f.is_struct() and not f.array and self.starts_empty(f):
+                    n = "out->" + c_name(f)
+                    self.line("%s = wire_elements(r, a, 1, sizeof *%s);" % (n, n))
+                    self.open("if (%s)" % n)
+                    self.line("%s_init(%s);" % (self.struct_name(f.struct), n))
+                    self.close()
             if not tagged:
                 self.line("wire_tags_skip(r);")
             else:
@@ -398,7 +413,7 @@ class Writer:
             self.write_value(f, n + "[i]", "false")
             self.close()
         elif f.is_struct() and f.nullable:
-            self.line("wire_put_i8(w, %s ? 1 : -1);" % n)
+            self.line("wire_put_i8(w, %s ? 1 : %s);" % (n, "-1" if f.tag is None else "0"))
             self.open("if (%s)" % n)
             self.write_value(f, "(*%s)" % n, nullable)
             self.close()

@@ -18,6 +18,15 @@ struct wire_writer;
 
 #define WIRE_NEVER 32767 /* flexible_from of a message without flexible versions */
 
+/* An array that is empty and not null, where null is allowed. Nobody writes to it. */
+#define WIRE_EMPTY wire_empty()
+
+static inline void *wire_empty(void)
+{
+    static const _Alignas(16) uint8_t nothing[16];
+    return (void *)(uintptr_t)nothing;
+}
+
 enum {
     WIRE_LISTENER_BROKER = 1,
     WIRE_LISTENER_CONTROLLER = 2,

@@ -15,7 +15,7 @@ static inline void *wire_elements(struct wire_reader *r, struct arena *a, int32_
     if (count < 0 || r->bad) {
         return NULL;
     }
-    void *p = count == 0 ? arena_alloc(a, 1) : arena_array(a, (size_t)count, size);
+    void *p = count == 0 ? WIRE_EMPTY : arena_array(a, (size_t)count, size);
     if (!p) {
         wire_fail(r);
     }

@@ -76,8 +76,13 @@ void wire_text_int(struct wire_text *t, const char *name, int64_t v)
 
 void wire_text_f64(struct wire_text *t, const char *name, double v)
 {
+    char b[40];
+    int n = snprintf(b, sizeof b, "%.17g", v);
     lead(t, name);
-    putf(t, "%.17g", v);
+    put(t, b, n < 0 ? 0 : (size_t)n);
+    if (!strpbrk(b, ".en")) {
+        put(t, ".0", 2);
+    }
 }
 
 /* One code point of s at *i, U+FFFD for bytes that are no UTF-8. */
@@ -119,6 +124,8 @@ void wire_text_str(struct wire_text *t, const char *name, struct slice s)
         uint32_t c = utf8_next(s, &i);
         if (c == '"' || c == '\\') {
             putf(t, "\\%c", (int)c);
+        } else if (c == '\n') {
+            put(t, "\\n", 2);
         } else if (c >= 0x20 && c < 0x7f) {
             putf(t, "%c", (int)c);
         } else if (c < 0x10000) {
