@@ -94,6 +94,7 @@ enum err log_new(const struct log_env *env, const struct log_seed *seed, int64_t
     memcpy(log->topic, seed->topic, topic_size);
     log->config = *seed->config;
     log->snapshot_loose = -1;
+    log->synced_mark = (struct log_mark){.offset = base, .base = base, .epoch = -1};
     log->active_since_ms = -1;
     atomic_init(&log->refs, 1);
     atomic_init(&log->leo, base);
@@ -459,7 +460,7 @@ void log_note_batch(struct log *log, const struct batch_header *h, int64_t time_
         w->bytes_since_index = 0;
     }
     w->bytes_since_index += batch_size(h);
-    w->ring[w->ring_count++ % LOG_RING_COUNT] = (struct log_ring){h->base_offset, pos};
+    w->ring[w->ring_count++ % LOG_RING_COUNT] = (struct log_ring){h->base_offset, last, pos};
 }
 
 /* ---- idle ---- */
@@ -501,4 +502,15 @@ bool log_idle_step(struct log *log)
     /* Under the lazy policies nothing else would ever sync the last bytes of an idle log. */
     if (idle && dirty) { log_mark_dirty(log, true); }
     return cooled;
+}
+
+void log_expire_producers(struct log *log, int64_t now_ms)
+{
+    if (!atomic_load_explicit(&log->is_warm, memory_order_acquire)) { return; }
+    sys_mutex_lock(&log->lock);
+    if (log->warm) {
+        producers_expire(&log->warm->producers, now_ms, log->config.producer_expiration_ms,
+                         LOG_EXPIRE_SCAN_MAX);
+    }
+    sys_mutex_unlock(&log->lock);
 }

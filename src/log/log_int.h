@@ -26,6 +26,7 @@
 #define LOG_RING_COUNT 64u /* batches at the end whose positions are known; a power of two */
 #define LOG_HINTS_COUNT 4u
 #define LOG_ROT_COUNT_MAX 64u
+#define LOG_EXPIRE_SCAN_MAX 10000u /* producers looked at in one pass */
 #define LOG_TIME_UNKNOWN INT64_MIN /* of a segment whose time index was not read yet */
 #define LOG_RESERVE_BYTES_MIN (64u << 10)
 #define LOG_RESERVE_BYTES_MAX (16u << 20)
@@ -130,6 +131,7 @@ struct log_rot {
 
 struct log_ring {
     int64_t base;
+    int64_t last;
     uint64_t pos;
 };
 
@@ -225,6 +227,7 @@ struct log {
     int64_t active_since_ms; /* when the active segment began */
     int64_t roll_jitter_ms;
     int64_t snapshot_loose; /* offset of a snapshot that no segment owns, or -1 */
+    struct log_mark synced_mark; /* with its position; what the next fold of the marks says */
     bool dir_dirty; /* the partition's directory may not be on the disk */
     bool epochs_loaded;
     bool has_no_producers; /* at leo, while the log is cold: no snapshot has to be looked for */
@@ -289,6 +292,8 @@ bool log_idle_step(struct log *log);
 /* Forgets files and memory without writing. */
 void log_drop(struct log *log) HOLDS(log->lock);
 void log_set_closed(struct log *log);
+/* Forgets producers that were silent too long; a bounded number of them. Keeper. */
+void log_expire_producers(struct log *log, int64_t now_ms);
 
 /* ERR_OFFLINE, ERR_CLOSED or ERR_OK. */
 NODISCARD enum err log_usable(const struct log *log);

@@ -1,0 +1,398 @@
+/* change.c - changes of a log's shape: truncation, a new start, retention, removal of segments.
+ *
+ * Place:   log/. Thread: keeper, handlers, fetchers; under the log's lock. BLOCKS.
+ * Rules:   [CHG-1] before bytes below the synced mark are cut, the mark is lowered durably.
+ * [CHG-2] retention removes whole segments from the front, never one that reaches above the high
+ * watermark.  [CHG-3] readers that hold a removed file go on reading it. */
+#include "log/log_int.h"
+
+#include <stdio.h>
+
+/* ---- removing segments from the front ---- */
+
+static void delete_files(struct log *log, const struct segment *s) HOLDS(log->lock);
+static void delete_files(struct log *log, const struct segment *s)
+{
+    static const char *const suffixes[] = {".log", ".index", ".timeindex", ".snapshot"};
+    char from[LOG_PATH_SIZE], to[LOG_PATH_SIZE + 16];
+    for (size_t k = 0; k < COUNT_OF(suffixes); k++) {
+        log_path_segment(log, s->base, suffixes[k], from);
+        int n = snprintf(to, sizeof to, "%s.deleted", from);
+        CHECK(n > 0 && (size_t)n < sizeof to);
+        enum err e = sys_path_rename(log->env->sys, from, to);
+        if (e == ERR_NOTFOUND) { continue; }
+        if (e) {
+            err_ignore(log_device_error(log, e, "renaming a deleted segment"), "logged");
+            continue;
+        }
+        if (log->env->remove_later) {
+            log->env->remove_later(log->env->ctx, to, log->config.file_delete_delay_ms);
+        }
+    }
+}
+
+void log_delete_segments(struct log *log, uint32_t count)
+{
+    CHECK(count < log->segments_count); /* [SEG-1] */
+    for (uint32_t i = 0; i < count; i++) {
+        struct segment *s = &log->segments[i];
+        delete_files(log, s);
+        log_close_segment_files(s);
+        atomic_fetch_sub_explicit(&log->size_total, s->size, memory_order_relaxed);
+    }
+    log->segments_count -= count;
+    memmove(log->segments, log->segments + count, log->segments_count * sizeof *log->segments);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < log->rot_count; i++) {
+        if (log->rot[i].base >= log->segments[0].base) { log->rot[kept++] = log->rot[i]; }
+    }
+    log->rot_count = kept;
+}
+
+/* The start never moves back. True when it moved. */
+static bool raise_start(struct log *log, int64_t start) HOLDS(log->lock);
+static bool raise_start(struct log *log, int64_t start)
+{
+    if (start <= log_start_offset(log)) { return false; }
+    atomic_store_explicit(&log->start, start, memory_order_release);
+    if (log_synced(log) < start) {
+        atomic_store_explicit(&log->synced, start, memory_order_release);
+    }
+    return true;
+}
+
+/* ---- retention ---- */
+
+/* The time of a segment's youngest record; without record times that of its file. */
+static int64_t segment_age_from(struct log *log, uint32_t i) HOLDS(log->lock);
+static int64_t segment_age_from(struct log *log, uint32_t i)
+{
+    const struct segment *s = &log->segments[i];
+    if (s->time_max >= 0) { return s->time_max; }
+    char path[LOG_PATH_SIZE];
+    struct sys_stat st;
+    log_path_segment(log, s->base, ".log", path);
+    return sys_path_stat(log->env->sys, path, &st) == ERR_OK ? st.modified_ms : -1;
+}
+
+/* How many segments from the front may go; the active one counts when it has to be rolled first. */
+static enum err retention_count(struct log *log, int64_t now_ms, uint32_t *count) HOLDS(log->lock);
+static enum err retention_count(struct log *log, int64_t now_ms, uint32_t *count)
+{
+    const struct log_config *c = &log->config;
+    uint64_t size = log_size_bytes(log);
+    bool deletes = (c->cleanup & LOG_CLEANUP_DELETE) != 0;
+    *count = 0;
+    for (uint32_t i = 0; i < log->segments_count; i++) {
+        struct segment *s = &log->segments[i];
+        bool active = i + 1 == log->segments_count;
+        if (s->size == 0 || s->end > log_hw(log)) { break; } /* [CHG-2] */
+        bool go = s->end <= log_start_offset(log) && !active;
+        if (!go && deletes && c->retention_bytes >= 0 && !active) {
+            go = size > (uint64_t)c->retention_bytes &&
+                 size - s->size >= (uint64_t)c->retention_bytes;
+        }
+        if (!go && deletes && c->retention_ms >= 0) {
+            enum err e = log_segment_time(log, i);
+            if (e) { return e; }
+            int64_t time = segment_age_from(log, i);
+            go = time >= 0 && now_ms - time > c->retention_ms;
+        }
+        if (!go) { break; }
+        size -= s->size;
+        *count = i + 1;
+    }
+    return ERR_OK;
+}
+
+enum err log_retention_step(struct log *log, int64_t now_ms, size_t *deleted)
+{
+    *deleted = 0;
+    sys_mutex_lock(&log->lock);
+    enum err e = log_usable(log);
+    uint32_t count = 0;
+    bool moved = false, rolled = false;
+    if (!e) { e = retention_count(log, now_ms, &count); }
+    if (!e && count == log->segments_count) {
+        e = log_warm_up(log);
+        if (!e) { e = log_roll_locked(log, log_leo(log), now_ms); }
+        rolled = !e;
+    }
+    if (!e && count > 0) {
+        moved = raise_start(log, log->segments[count].base);
+        if (log->env->note_start && moved) {
+            e = log->env->note_start(log->env->ctx, log, log_start_offset(log));
+        }
+        if (!e) {
+            log_delete_segments(log, count);
+            if (log->epochs_loaded && epochs_truncate_start(&log->epochs, log_start_offset(log))) {
+                e = log_write_epochs(log);
+            }
+            *deleted = count;
+        }
+    }
+    int64_t start = log_start_offset(log);
+    sys_mutex_unlock(&log->lock);
+    if (rolled) { log_mark_dirty(log, true); }
+    if (*deleted > 0) {
+        log_info(log->env->logger, LOGGER_LOG,
+                 "%s-%d: deleted %zu segments; the log starts at %lld", log->topic, log->partition,
+                 *deleted, (long long)start);
+    }
+    if (moved && log->env->start_moved) { log->env->start_moved(log->env->ctx, log, start); }
+    return e;
+}
+
+enum err log_set_start(struct log *log, int64_t offset)
+{
+    sys_mutex_lock(&log->lock);
+    enum err e = log_usable(log);
+    bool moved = false;
+    if (!e && offset > log_hw(log)) { e = ERR_RANGE; }
+    if (!e && offset > log_start_offset(log)) {
+        if (log->env->note_start) { e = log->env->note_start(log->env->ctx, log, offset); }
+        if (!e) { moved = raise_start(log, offset); }
+    }
+    sys_mutex_unlock(&log->lock);
+    if (moved && log->env->start_moved) { log->env->start_moved(log->env->ctx, log, offset); }
+    return e;
+}
+
+/* ---- truncation ---- */
+
+/* Position and base of the first batch that holds offset or more, in segment i. */
+static enum err find_cut(struct log *log, uint32_t i, int64_t offset, uint64_t *pos)
+    HOLDS(log->lock);
+static enum err find_cut(struct log *log, uint32_t i, int64_t offset, uint64_t *pos)
+{
+    enum err e = log_open_segment(log, i);
+    if (e) { return e; }
+    struct segment *s = &log->segments[i];
+    struct walk w;
+    struct batch_header h;
+    walk_init(&w, s->file, 0, s->size, s->base, true);
+    while ((e = walk_peek(&w, &h)) != ERR_RANGE) {
+        struct log_rot rot;
+        if (e == ERR_CORRUPT) {
+            if (!log_rot_find_pos(log, s->base, w.pos, &rot) || rot.offset_end > offset) { break; }
+            w.pos = rot.pos_end;
+            w.offset_min = rot.offset_end;
+            continue;
+        }
+        if (e) { return log_device_error(log, e, "reading a segment"); }
+        if (batch_last_offset(&h) >= offset) { break; }
+        walk_advance(&w, &h);
+    }
+    *pos = w.pos;
+    return ERR_OK;
+}
+
+/* Removes whole segments behind i without delay: their offsets will be used again. */
+static enum err drop_behind(struct log *log, uint32_t i) HOLDS(log->lock);
+static enum err drop_behind(struct log *log, uint32_t i)
+{
+    static const char *const suffixes[] = {".log", ".index", ".timeindex", ".snapshot"};
+    char path[LOG_PATH_SIZE];
+    while (log->segments_count > i + 1) {
+        struct segment *s = log_active(log);
+        for (size_t k = 0; k < COUNT_OF(suffixes); k++) {
+            log_path_segment(log, s->base, suffixes[k], path);
+            enum err e = sys_path_unlink(log->env->sys, path);
+            if (e && e != ERR_NOTFOUND) { return e; }
+        }
+        log_close_segment_files(s);
+        log->segments_count--;
+    }
+    return ERR_OK;
+}
+
+struct snapshot_cut {
+    struct log *log;
+    int64_t offset;
+};
+
+static enum err drop_snapshot(void *ctx, const char *name, bool is_dir)
+{
+    struct snapshot_cut *c = ctx;
+    int64_t at = 0;
+    char path[LOG_PATH_SIZE];
+    if (is_dir || strlen(name) <= 20 || !log_parse_segment_name(name, ".snapshot", &at) ||
+        at <= c->offset) {
+        return ERR_OK;
+    }
+    log_path_file(c->log, name, path);
+    return sys_path_unlink(c->log->env->sys, path);
+}
+
+/* Cuts files: what is behind (segment i, pos) is gone, and side files that speak of it. */
+static enum err cut_files(struct log *log, uint32_t i, uint64_t pos, int64_t offset)
+    HOLDS(log->lock);
+static enum err cut_files(struct log *log, uint32_t i, uint64_t pos, int64_t offset)
+{
+    char path[LOG_PATH_SIZE];
+    enum err e = drop_behind(log, i);
+    if (e) { return e; }
+    struct segment *s = &log->segments[i];
+    sys_file_unref(s->file);
+    s->file = NULL;
+    log_path_segment(log, s->base, ".log", path);
+    e = sys_file_open(log->env->sys, path, SYS_WRITE | SYS_CREATE, &s->file);
+    if (!e) { e = sys_file_truncate(s->file, pos); }
+    static const char *const suffixes[] = {".index", ".timeindex"};
+    for (size_t k = 0; !e && k < COUNT_OF(suffixes); k++) {
+        log_path_segment(log, s->base, suffixes[k], path);
+        e = sys_path_unlink(log->env->sys, path);
+        if (e == ERR_NOTFOUND) { e = ERR_OK; }
+    }
+    if (e) { return e; }
+    struct snapshot_cut c = {.log = log, .offset = offset};
+    log_path_dir(log, path);
+    e = sys_dir_list(log->env->sys, path, drop_snapshot, &c);
+    if (log->snapshot_loose > offset) { log->snapshot_loose = -1; }
+    s->size = pos;
+    s->end = offset;
+    s->time_max = LOG_TIME_UNKNOWN;
+    s->data_dirty = s->names_dirty = s->exists = true;
+    return e;
+}
+
+static void publish_cut(struct log *log, int64_t offset) HOLDS(log->lock);
+static void publish_cut(struct log *log, int64_t offset)
+{
+    uint64_t total = 0;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < log->segments_count; i++) {
+        total += log->segments[i].size;
+    }
+    for (uint32_t i = 0; i < log->rot_count; i++) {
+        if (log->rot[i].offset < offset) { log->rot[kept++] = log->rot[i]; }
+    }
+    log->rot_count = kept;
+    log->cut_generation++;
+    atomic_store_explicit(&log->size_total, total, memory_order_relaxed);
+    if (log_start_offset(log) > offset) {
+        atomic_store_explicit(&log->start, offset, memory_order_release);
+    }
+    if (log_hw(log) > offset) { atomic_store_explicit(&log->hw, offset, memory_order_release); }
+    if (log_synced(log) > offset) {
+        atomic_store_explicit(&log->synced, offset, memory_order_release);
+    }
+    struct segment *active = log_active(log);
+    if (log->synced_mark.offset > offset) {
+        log->synced_mark = (struct log_mark){.offset = offset,
+                                             .base = active->base,
+                                             .pos = active->size,
+                                             .epoch = log->synced_mark.epoch};
+    }
+    log_publish_end(log, offset);
+}
+
+/* [CHG-1] */
+static enum err lower_mark(struct log *log, int64_t offset, int64_t base, uint64_t pos)
+    HOLDS(log->lock);
+static enum err lower_mark(struct log *log, int64_t offset, int64_t base, uint64_t pos)
+{
+#ifdef MUTANT_MARK_NOT_LOWERED
+    return ERR_OK;
+#endif
+    if (!log->env->lower_mark) { return ERR_OK; }
+    struct log_mark mark = {
+        .offset = offset, .base = base, .pos = pos, .epoch = epochs_latest(&log->epochs)};
+    return log->env->lower_mark(log->env->ctx, log, &mark);
+}
+
+static enum err truncate_locked(struct log *log, int64_t offset) HOLDS(log->lock);
+static enum err truncate_locked(struct log *log, int64_t offset)
+{
+    if (offset >= log_leo(log)) { return ERR_OK; }
+    if (offset < log->segments[0].base) { return ERR_RANGE; }
+    enum err e = log_warm_up(log);
+    if (e) { return e; }
+    uint32_t i = log_find_segment(log, offset);
+    uint64_t pos = 0;
+    e = find_cut(log, i, offset, &pos);
+    if (!e) { e = lower_mark(log, offset, log->segments[i].base, pos); }
+    if (e) { return e; }
+    log_drop(log); /* index, ring, hints and producers speak of what goes */
+    log->has_no_producers = false;
+    e = cut_files(log, i, pos, offset);
+    if (e) { return log_device_error(log, e, "truncating"); }
+    publish_cut(log, offset);
+    if (epochs_truncate_end(&log->epochs, offset)) { e = log_write_epochs(log); }
+    if (!e) { e = log_warm_up(log); }
+    log_info(log->env->logger, LOGGER_LOG, "%s-%d: truncated to offset %lld", log->topic,
+             log->partition, (long long)offset);
+    return e;
+}
+
+enum err log_truncate_to(struct log *log, int64_t offset)
+{
+    sys_mutex_lock(&log->lock);
+    enum err e = log_usable(log);
+    if (!e) { e = truncate_locked(log, offset); }
+    sys_mutex_unlock(&log->lock);
+    if (!e) { log_mark_dirty(log, true); }
+    return e;
+}
+
+static enum err reset_locked(struct log *log, int64_t offset) HOLDS(log->lock);
+static enum err reset_locked(struct log *log, int64_t offset)
+{
+    struct segment fresh = {.base = offset,
+                            .end = offset,
+                            .time_max = -1,
+                            .time_max_offset = offset,
+                            .time_first = -1,
+                            .names_dirty = true};
+    enum err e = log_load_epochs(log);
+    if (!e) { e = lower_mark(log, offset, offset, 0); }
+    if (e) { return e; }
+    log_drop(log);
+    e = drop_behind(log, 0);
+    if (e) { return log_device_error(log, e, "removing segments"); }
+    delete_files(log, &log->segments[0]);
+    log_close_segment_files(&log->segments[0]);
+    log->segments[0] = fresh;
+    struct snapshot_cut c = {.log = log, .offset = -1};
+    char path[LOG_PATH_SIZE];
+    log_path_dir(log, path);
+    e = sys_dir_list(log->env->sys, path, drop_snapshot, &c);
+    log->snapshot_loose = -1;
+    log->has_no_producers = true;
+    epochs_clear(&log->epochs);
+    if (!e) { e = log_write_epochs(log); }
+    publish_cut(log, offset);
+    atomic_store_explicit(&log->start, offset, memory_order_release);
+    atomic_store_explicit(&log->synced, offset, memory_order_release);
+    atomic_store_explicit(&log->hw, offset, memory_order_release);
+    log->synced_mark = (struct log_mark){.offset = offset, .base = offset, .epoch = -1};
+    if (!e && log->env->note_start) { e = log->env->note_start(log->env->ctx, log, offset); }
+    if (!e) { e = log_warm_up(log); }
+    return e;
+}
+
+enum err log_reset(struct log *log, int64_t offset)
+{
+    sys_mutex_lock(&log->lock);
+    enum err e = log_usable(log);
+    if (!e) { e = reset_locked(log, offset); }
+    sys_mutex_unlock(&log->lock);
+    if (!e) { log_mark_dirty(log, true); }
+    return e;
+}
+
+/* ---- epochs ---- */
+
+enum err log_assign_epoch(struct log *log, int32_t epoch)
+{
+    sys_mutex_lock(&log->lock);
+    enum err e = log_usable(log);
+    bool changed = false;
+    if (!e) { e = log_load_epochs(log); }
+    if (!e && epoch > epochs_latest(&log->epochs)) {
+        e = epochs_assign(&log->epochs, epoch, log_leo(log), &changed);
+        if (!e && changed) { e = log_write_epochs(log); }
+    }
+    sys_mutex_unlock(&log->lock);
+    return e;
+}

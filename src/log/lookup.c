@@ -1,0 +1,279 @@
+/* lookup.c - offsets by time and by leader epoch.
+ *
+ * Place:   log/. Thread: any that may wait (BLOCKS); batches are read and decompressed outside the
+ * lock.
+ * Rule:    times in headers and indexes lead to a batch; its records decide. */
+#include "log/log_int.h"
+
+/* A batch copied out of its segment. */
+struct copied {
+    uint8_t *at;
+    size_t size;
+    struct batch_header header;
+};
+
+/* What a search of one segment needs, taken under the lock. */
+struct view {
+    struct sys_file *file;
+    int64_t base;
+    uint64_t size;
+    uint64_t pos; /* where to start */
+};
+
+static void copied_free(struct copied *c)
+{
+    mem_free(c->at);
+    c->at = NULL;
+}
+
+static enum err copy_batch(const struct view *v, uint64_t pos, const struct batch_header *h,
+                           struct copied *out)
+{
+    out->header = *h;
+    out->size = batch_size(h);
+    out->at = mem_alloc(out->size);
+    if (!out->at) { return ERR_NOMEM; }
+    size_t got = 0;
+    enum err e = sys_file_read(v->file, out->at, out->size, pos, &got);
+    if (!e && got < out->size) { e = ERR_CORRUPT; }
+    if (e) { copied_free(out); }
+    return e;
+}
+
+/* The position to start at when a batch with a time of at least time_ms is wanted. */
+static enum err view_make(struct log *log, uint32_t i, int64_t time_ms, struct view *v)
+    HOLDS(log->lock);
+static enum err view_make(struct log *log, uint32_t i, int64_t time_ms, struct view *v)
+{
+    enum err e = log_open_segment(log, i);
+    if (e) { return e; }
+    struct segment *s = &log->segments[i];
+    struct index_time t;
+    struct index_entry n = {0, 0};
+    bool found = false;
+    if (i + 1 == log->segments_count) {
+        found = index_find_time(&log->warm->index, time_ms - 1, &t) &&
+                index_find_offset(&log->warm->index, t.offset, &n);
+    } else {
+        char path[LOG_PATH_SIZE];
+        struct sys_file *f = NULL, *g = NULL;
+        log_path_segment(log, s->base, ".timeindex", path);
+        e = sys_file_open(log->env->sys, path, SYS_READ, &f);
+        if (!e) { e = index_file_find_time(f, time_ms - 1, &found, &t); }
+        log_path_segment(log, s->base, ".index", path);
+        if (!e && found) { e = sys_file_open(log->env->sys, path, SYS_READ, &g); }
+        if (!e && found) { e = index_file_find_offset(g, t.offset, &found, &n); }
+        sys_file_unref(f);
+        sys_file_unref(g);
+        if (e && e != ERR_NOTFOUND) { return log_device_error(log, e, "reading an index"); }
+        if (e) { found = false; }
+    }
+    *v = (struct view){.file = sys_file_ref(s->file), .base = s->base, .size = s->size};
+    if (!found || n.pos >= s->size) { return ERR_OK; }
+    struct walk w;
+    struct batch_header h;
+    walk_init(&w, s->file, n.pos, s->size, s->base, true);
+    if (walk_peek(&w, &h) == ERR_OK && batch_last_offset(&h) == s->base + n.offset) {
+        v->pos = n.pos; /* [SEG-3] */
+    }
+    return ERR_OK;
+}
+
+/* The first batch at or behind v->pos with a max time of at least time_ms. ERR_NOTFOUND: none. */
+static enum err next_batch(struct log *log, struct view *v, int64_t time_ms, struct copied *out)
+{
+    struct walk w;
+    struct batch_header h;
+    enum err e;
+    walk_init(&w, v->file, v->pos, v->size, v->base, true);
+    while ((e = walk_peek(&w, &h)) != ERR_RANGE) {
+        if (e == ERR_CORRUPT) {
+            struct log_rot rot;
+            sys_mutex_lock(&log->lock);
+            bool known = log_rot_find_pos(log, v->base, w.pos, &rot);
+            sys_mutex_unlock(&log->lock);
+            if (!known) {
+                e = walk_resync(v->file, w.pos + 1, v->size, w.offset_min, &rot.pos_end,
+                                &rot.offset_end);
+                if (e) { return e; }
+            }
+            w.pos = rot.pos_end;
+            w.offset_min = rot.offset_end;
+            continue;
+        }
+        if (e) { return e; }
+        if (h.max_timestamp >= time_ms) {
+            v->pos = w.pos + batch_size(&h);
+            return copy_batch(v, w.pos, &h, out);
+        }
+        walk_advance(&w, &h);
+    }
+    return ERR_NOTFOUND;
+}
+
+/* One record within one batch. */
+static enum err find_record(const struct copied *c, int64_t time_ms, int64_t offset_min, bool max,
+                            struct batch_found *out)
+{
+    struct codec_scratch *scratch = codec_scratch_create();
+    if (!scratch) { return ERR_NOMEM; }
+    struct slice batch = slice_of(c->at, c->size);
+    enum err e = max ? batch_find_max_time(scratch, batch, out)
+                     : batch_find_time(scratch, batch, time_ms, offset_min, out);
+    codec_scratch_destroy(scratch);
+    return e;
+}
+
+/* The first segment from 'i' on whose greatest time is at least time_ms. */
+static enum err segment_by_time(struct log *log, int64_t time_ms, int64_t base_min, struct view *v)
+    HOLDS(log->lock);
+static enum err segment_by_time(struct log *log, int64_t time_ms, int64_t base_min, struct view *v)
+{
+    for (uint32_t i = 0; i < log->segments_count; i++) {
+        if (log->segments[i].base < base_min || log->segments[i].size == 0) { continue; }
+        if (log->segments[i].end <= log_start_offset(log)) { continue; }
+        enum err e = log_segment_time(log, i);
+        if (e) { return e; }
+        if (log->segments[i].time_max >= time_ms) { return view_make(log, i, time_ms, v); }
+    }
+    return ERR_NOTFOUND;
+}
+
+static enum err search_segment(struct log *log, struct view *v, int64_t time_ms, int64_t bound,
+                               struct log_time_offset *out)
+{
+    for (;;) {
+        struct copied c = {0};
+        enum err e = next_batch(log, v, time_ms, &c);
+        if (e) { return e; }
+        struct batch_found found;
+        bool beyond = c.header.base_offset >= bound;
+        e = beyond ? ERR_RANGE : find_record(&c, time_ms, log_start_offset(log), false, &found);
+        int32_t epoch = c.header.leader_epoch;
+        copied_free(&c);
+        if (e == ERR_NOTFOUND) { continue; } /* the time was of a record below the log start */
+        if (!e && found.offset >= bound) { e = ERR_RANGE; }
+        if (e) { return e; }
+        *out = (struct log_time_offset){
+            .timestamp = found.timestamp, .offset = found.offset, .leader_epoch = epoch};
+        return ERR_OK;
+    }
+}
+
+enum err log_offset_by_time(struct log *log, int64_t time_ms, int64_t offset_max,
+                            struct log_time_offset *out)
+{
+    *out = (struct log_time_offset){-1, -1, -1};
+    int64_t base_min = INT64_MIN;
+    for (;;) {
+        struct view v = {0};
+        sys_mutex_lock(&log->lock);
+        enum err e = log_usable(log);
+        if (!e) { e = log_warm_up(log); }
+        if (!e) { e = segment_by_time(log, time_ms, base_min, &v); }
+        sys_mutex_unlock(&log->lock);
+        if (e == ERR_NOTFOUND) { return ERR_OK; }
+        if (e) { return e; }
+        e = search_segment(log, &v, time_ms, offset_max, out);
+        sys_file_unref(v.file);
+        if (e == ERR_RANGE) { return ERR_OK; }
+        if (e != ERR_NOTFOUND) { return e == ERR_IO ? log_device_error(log, e, "reading") : e; }
+        base_min = v.base + 1; /* the index promised too much */
+    }
+}
+
+/* The segment that has the greatest time, and that time. */
+static enum err segment_of_max(struct log *log, struct view *v, int64_t *time_ms) HOLDS(log->lock);
+static enum err segment_of_max(struct log *log, struct view *v, int64_t *time_ms)
+{
+    uint32_t best = UINT32_MAX;
+    *time_ms = -1;
+    for (uint32_t i = 0; i < log->segments_count; i++) {
+        if (log->segments[i].size == 0) { continue; }
+        enum err e = log_segment_time(log, i);
+        if (e) { return e; }
+        if (log->segments[i].time_max > *time_ms) {
+            best = i;
+            *time_ms = log->segments[i].time_max;
+        }
+    }
+    return best == UINT32_MAX ? ERR_NOTFOUND : view_make(log, best, *time_ms, v);
+}
+
+enum err log_offset_of_max_time(struct log *log, struct log_time_offset *out)
+{
+    *out = (struct log_time_offset){-1, -1, -1};
+    struct view v = {0};
+    int64_t time_ms = -1;
+    sys_mutex_lock(&log->lock);
+    enum err e = log_usable(log);
+    if (!e) { e = log_warm_up(log); }
+    if (!e) { e = segment_of_max(log, &v, &time_ms); }
+    sys_mutex_unlock(&log->lock);
+    struct copied c = {0};
+    struct batch_found found = {-1, -1};
+    if (!e) { e = next_batch(log, &v, time_ms, &c); }
+    if (!e) { e = find_record(&c, time_ms, 0, true, &found); }
+    if (!e) {
+        *out = (struct log_time_offset){.timestamp = found.timestamp,
+                                        .offset = found.offset,
+                                        .leader_epoch = c.header.leader_epoch};
+    }
+    copied_free(&c);
+    sys_file_unref(v.file);
+    if (e == ERR_NOTFOUND) { return ERR_OK; }
+    return e == ERR_IO ? log_device_error(log, e, "reading") : e;
+}
+
+enum err log_epoch_end_offset(struct log *log, int32_t epoch, int32_t *epoch_out,
+                              int64_t *offset_out)
+{
+    *epoch_out = -1;
+    *offset_out = -1;
+    sys_mutex_lock(&log->lock);
+    enum err e = log_usable(log);
+    if (!e) { e = log_warm_up(log); }
+    if (!e) {
+        struct epoch_end end = epochs_end_of(&log->epochs, epoch, log_leo(log));
+        *epoch_out = end.epoch;
+        *offset_out = end.end;
+    }
+    sys_mutex_unlock(&log->lock);
+    return e;
+}
+
+enum err log_epoch_of(struct log *log, int64_t offset, int32_t *epoch_out)
+{
+    *epoch_out = -1;
+    sys_mutex_lock(&log->lock);
+    enum err e = log_usable(log);
+    if (!e) { e = log_warm_up(log); }
+    if (!e) { *epoch_out = epochs_of_offset(&log->epochs, offset); }
+    sys_mutex_unlock(&log->lock);
+    return e;
+}
+
+enum err log_producers(struct log *log, struct log_producer_view *out, size_t count_max,
+                       size_t *count)
+{
+    *count = 0;
+    sys_mutex_lock(&log->lock);
+    enum err e = log_usable(log);
+    if (!e) { e = log_warm_up(log); }
+    if (!e) {
+        const struct producers *p = &log->warm->producers;
+        *count = p->count;
+        for (uint32_t i = 0; i < p->count && i < count_max; i++) {
+            const struct producer_entry *n = &p->entries[i];
+            int32_t sequence =
+                n->batches_count ? n->batches[n->batches_count - 1].last_sequence : -1;
+            out[i] = (struct log_producer_view){.producer_id = n->producer_id,
+                                                .last_timestamp = n->last_timestamp,
+                                                .last_sequence = sequence,
+                                                .coordinator_epoch = n->coordinator_epoch,
+                                                .epoch = n->epoch};
+        }
+    }
+    sys_mutex_unlock(&log->lock);
+    return e;
+}
