@@ -1,0 +1,292 @@
+/* run.c - requests are run, their verdicts taken, their answers put in order.
+ *
+ * Place:      net_job_run() is the only caller of the table's handle(). It runs on the processor
+ *             (the normal case) or on a handler, and touches nothing but the job and its requests;
+ *             net_job_apply() then does for the connection what the verdicts say.
+ * Thread:     net_job_run() who has the job; all else the processor's.
+ * Invariants: [NET-2] a parked request ends in net_answer_later(), which may come before the
+ *             verdict: then the verdict finds 'later' set.  [NET-3].
+ * Failure:    without memory for an answer the connection is closed. */
+#include "net/net_int.h"
+
+/* Nothing after this request may run now. A parked request is its owner's: only the verdict may be
+ * looked at. */
+static bool net_run_stops(const struct net_req *r)
+{
+    switch (r->verdict) {
+    case NET_ANSWERED:
+        return r->pub.answer.throttle_ms > 0 || r->pub.answer.close_after;
+    case NET_NONE:
+    case NET_PARKED_PASS:
+        return false;
+    case NET_CLOSE:
+    case NET_PARKED_HOLD:
+    case NET_SLOW:
+        return true;
+    }
+    return true;
+}
+
+static void net_run_one(struct net *net, struct net_req *r, struct purg_owner *self,
+                        uint64_t now_ns)
+{
+    struct net_processor *p = r->pub.conn->processor;
+    if (!r->scratch) {
+        enum err e = ERR_NOMEM;
+        if (self) {
+            e = net_req_attach(p, r, r->pub.frame.size);
+        } else {
+            struct net_scratch *s = net_scratch_create();
+            if (s) {
+                net_req_give_scratch(r, s, r->pub.frame.size);
+                e = ERR_OK;
+            }
+        }
+        if (e) {
+            r->verdict = NET_CLOSE;
+            return;
+        }
+    }
+    r->pub.self = self;
+    r->pub.on_handler = self == NULL;
+    r->verdict = net->api.handle(net->api.ctx, &r->pub, now_ns);
+}
+
+void net_job_run(struct net *net, struct net_conn *c, struct purg_owner *self, uint64_t now_ns)
+{
+    struct net_job *job = &c->job;
+    uint64_t out_bytes = 0;
+    struct net_req *r = job->first;
+    while (r) {
+        net_run_one(net, r, self, now_ns);
+        if (r->verdict == NET_ANSWERED) {
+            out_bytes += r->pub.answer.buf.size + r->pub.answer.file_bytes;
+        }
+        if (r->verdict == NET_SLOW) {
+            CHECK(self != NULL); /* a handler is as slow as it may be */
+            break;
+        }
+        bool stops = net_run_stops(r) || out_bytes > net->config.output_bytes_max;
+        r = r->run_next;
+        if (stops) { break; }
+    }
+    job->end = r;
+}
+
+static void net_req_release(struct net_req *r)
+{
+    struct net_processor *p = r->pub.conn->processor;
+    net_req_detach(p, r);
+    net_req_drop_frame(p, r);
+    r->release_wanted = false;
+}
+
+static void net_apply_parked(struct net_conn *c, struct net_req *r)
+{
+    struct net_processor *p = c->processor;
+    net_tally_add(&p->tally, NET_COUNT_PARKED, 1);
+    if (r->release_wanted) { net_req_release(r); }
+    r->state = NET_REQ_PARKED;
+    if (r->verdict == NET_PARKED_HOLD && !r->later) {
+        c->hold = r;
+        net_conn_stall(c, NET_STALL_HOLD);
+    }
+    if (r->later) {
+        if (net_conn_is_closed(c)) {
+            net_req_end(c, r);
+        } else {
+            net_req_done(c, r);
+        }
+    }
+}
+
+static void net_apply_one(struct net_conn *c, struct net_req *r)
+{
+    bool closed = net_conn_is_closed(c);
+    switch (r->verdict) {
+    case NET_PARKED_PASS:
+    case NET_PARKED_HOLD:
+        net_apply_parked(c, r);
+        return;
+    case NET_SLOW:
+        CHECK(false); /* is job->end, never applied */
+        return;
+    case NET_ANSWERED:
+    case NET_NONE:
+        r->silent = r->verdict == NET_NONE;
+        if (closed) {
+            net_req_end(c, r);
+        } else {
+            net_req_done(c, r);
+        }
+        return;
+    case NET_CLOSE: {
+        enum net_close_reason reason = r->scratch ? NET_CLOSED_API : NET_CLOSED_MEMORY;
+        net_req_end(c, r);
+        net_conn_close_soon(c, reason);
+        return;
+    }
+    }
+}
+
+/* The first request that was not run asked for a handler. */
+static void net_apply_slow(struct net_conn *c)
+{
+    struct net_processor *p = c->processor;
+    struct net_job *job = &c->job;
+    struct net_req *r = c->run;
+    net_tally_add(&p->tally, NET_COUNT_SLOW, 1);
+    /* It begins again with empty memory. */
+    net_req_release_parts(r);
+    arena_reset(&r->scratch->arena);
+    r->pub.answer.buf.size = 0;
+    r->pub.op = NULL;
+    job->first = c->run;
+    job->count = c->unrun;
+    p->queued += job->count;
+    c->job_place = NET_JOB_AWAY;
+    net_plane_post_slow(p->plane, c);
+}
+
+void net_job_apply(struct net_conn *c)
+{
+    struct net_processor *p = c->processor;
+    struct net_job *job = &c->job;
+    p->queued -= job->count;
+    c->job_place = NET_JOB_NONE;
+    /* net_req_done() may look at run: it must be right before the first verdict is taken. */
+    struct net_req *r = job->first, *end = job->end;
+    c->run = end;
+    while (r != end) {
+        struct net_req *next = r->run_next;
+        c->unrun--;
+        net_apply_one(c, r);
+        r = next;
+    }
+    if (net_conn_is_closed(c)) {
+        net_conn_drop_requests(c);
+        net_conn_cancel_parked(c);
+        return;
+    }
+    if (end && end->verdict == NET_SLOW && !end->pub.on_handler && !c->has_close_reason) {
+        net_apply_slow(c);
+        return;
+    }
+    net_conn_resume(c, NET_STALL_JOB);
+    net_conn_check_eof(c);
+}
+
+static void net_throttle(struct net_conn *c, int32_t ms)
+{
+    uint64_t until = c->processor->now_ns + (uint64_t)ms * SYS_MS;
+    if (!(c->stalls & NET_STALL_THROTTLED) || until > c->throttled_until_ns) {
+        c->throttled_until_ns = until;
+    }
+    net_conn_stall(c, NET_STALL_THROTTLED);
+    net_conn_arm(c);
+}
+
+void net_req_done(struct net_conn *c, struct net_req *r)
+{
+    struct net_processor *p = c->processor;
+    struct net_answer *a = &r->pub.answer;
+    net_req_drop_frame(p, r);
+    r->part = a->first;
+    r->state = NET_REQ_DONE;
+    uint64_t total = a->buf.size + a->file_bytes;
+    if (r->silent) {
+        r->size_sent = sizeof r->size_be;
+        a->buf.size = 0;
+        net_req_release_parts(r);
+    } else if (total == 0 || total > INT32_MAX) {
+        net_conn_close(c, total ? NET_CLOSED_API : NET_CLOSED_MEMORY);
+        return;
+    } else {
+        CHECK(!a->last || a->last->at <= a->buf.size);
+        uint32_t be = __builtin_bswap32((uint32_t)total);
+        memcpy(r->size_be, &be, sizeof be);
+        c->out_bytes += total + sizeof r->size_be;
+        if (a->throttle_ms > 0) { net_throttle(c, a->throttle_ms); }
+        if (c->out_bytes > p->net->config.output_bytes_max) { net_conn_stall(c, NET_STALL_OUTPUT); }
+    }
+    net_conn_flush_later(c);
+    if (c->hold == r) {
+        c->hold = NULL;
+        net_conn_resume(c, NET_STALL_HOLD);
+    }
+}
+
+void net_req_end(struct net_conn *c, struct net_req *r)
+{
+    struct net_processor *p = c->processor;
+    CHECK(c->pins > 0);
+    net_req_detach(p, r);
+    net_req_drop_frame(p, r);
+    if (c->hold == r) { c->hold = NULL; }
+    list_remove(&r->order);
+    CHECK(c->in_flight > 0 && p->in_flight > 0);
+    c->in_flight--;
+    p->in_flight--;
+    net_req_put(p, r);
+}
+
+/* ---- calls of api ---- */
+
+enum err net_answer_add_file(struct net_request *req, size_t at, struct sys_file *file,
+                             uint64_t pos, size_t size, void (*release)(void *release_ctx),
+                             void *release_ctx)
+{
+    struct net_answer *a = &req->answer;
+    CHECK(!a->last || a->last->at <= at);
+    struct net_part *part = arena_alloc(req->arena, sizeof *part);
+    if (!part) { return ERR_NOMEM; }
+    *part = (struct net_part){.at = at,
+                              .file = file,
+                              .pos = pos,
+                              .size = size,
+                              .release = release,
+                              .release_ctx = release_ctx};
+    if (a->last) {
+        a->last->next = part;
+    } else {
+        a->first = part;
+    }
+    a->last = part;
+    a->file_bytes += size;
+    return ERR_OK;
+}
+
+void net_request_release(struct net_request *req)
+{
+    struct net_req *r = CONTAINER_OF(req, struct net_req, pub);
+    if (req->self) {
+        net_req_release(r);
+        return;
+    }
+    r->release_wanted = true;
+    req->arena = NULL;
+    req->frame = (struct mslice){NULL, 0};
+}
+
+enum err net_request_resume(struct net_request *req)
+{
+    struct net_req *r = CONTAINER_OF(req, struct net_req, pub);
+    if (r->release_wanted) { net_req_release(r); }
+    return r->scratch ? ERR_OK : net_req_attach(req->conn->processor, r, 0);
+}
+
+void net_answer_later(struct net_request *req)
+{
+    struct net_req *r = CONTAINER_OF(req, struct net_req, pub);
+    struct net_conn *c = req->conn;
+    CHECK(!r->later && r->state != NET_REQ_DONE); /* [NET-2] */
+    r->later = true;
+    if (r->state == NET_REQ_WAITING) { return; } /* its verdict is on the way */
+    net_conn_pin(c);
+    if (net_conn_is_closed(c)) {
+        net_req_end(c, r);
+    } else {
+        net_req_done(c, r);
+    }
+    net_conn_unpin(c);
+}
