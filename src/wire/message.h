@@ -1,7 +1,7 @@
 /* message.h - the tables that the generator writes beside the messages: every API, every message.
  *
- * Place:      wire/. The messages themselves are in wire/gen/<message>.h; see README.md for the naming rules.
- * Thread:     constant data. */
+ * Place:      wire/. The messages themselves are in wire/gen/<message>.h; see README.md for the
+ * naming rules. Thread:     constant data. */
 #ifndef WIRE_MESSAGE_H
 #define WIRE_MESSAGE_H
 
@@ -37,17 +37,19 @@ struct wire_api {
     int16_t key;
     int16_t version_min; /* decoded from ... */
     int16_t version_max; /* ... to; max < min: removed from the protocol, the name is for logs */
-    int16_t advertise_min; /* what ApiVersions lists where it works: Produce is listed from 0, decoded from 3 */
+    int16_t advertise_min; /* what ApiVersions lists where it works: Produce is listed from 0,
+                              decoded from 3 */
     int16_t advertise_max; /* without the latest version while that is unstable */
     int16_t flexible_from;
     uint8_t listeners; /* WIRE_LISTENER_ */
-    char name[39];     /* "Produce" */
+    char name[39]; /* "Produce" */
 };
 
 extern const struct wire_api wire_apis[];
 extern const size_t wire_apis_count;
 
-/* NULL for a key that the protocol does not have. The generator checks that the table has no gaps. */
+/* NULL for a key that the protocol does not have. The generator checks that the table has no gaps.
+ */
 static inline const struct wire_api *wire_api_find(int16_t key)
 {
     return key >= 0 && (size_t)key < wire_apis_count ? &wire_apis[key] : NULL;
@@ -70,9 +72,9 @@ enum wire_message_kind {
     WIRE_REQUEST,
     WIRE_RESPONSE,
     WIRE_HEADER,
-    WIRE_DATA,     /* inside other messages and files */
-    WIRE_KEY,      /* of a record in an internal topic */
-    WIRE_VALUE,    /* the same record's value */
+    WIRE_DATA, /* inside other messages and files */
+    WIRE_KEY, /* of a record in an internal topic */
+    WIRE_VALUE, /* the same record's value */
     WIRE_METADATA, /* a record of the metadata log */
 };
 

@@ -14,13 +14,9 @@ uint32_t wire_uvarint_slow(struct wire_reader *r)
     uint32_t v = 0;
     for (unsigned shift = 0; shift < 35; shift += 7) {
         uint8_t b = wire_u8(r);
-        if (shift == 28 && b > 0x0f) {
-            break;
-        }
+        if (shift == 28 && b > 0x0f) { break; }
         v |= (uint32_t)(b & 0x7f) << shift;
-        if (b < 0x80) {
-            return r->bad ? 0 : v;
-        }
+        if (b < 0x80) { return r->bad ? 0 : v; }
     }
     wire_fail(r);
     return 0;
@@ -31,13 +27,9 @@ uint64_t wire_uvarlong(struct wire_reader *r)
     uint64_t v = 0;
     for (unsigned shift = 0; shift < 70; shift += 7) {
         uint8_t b = wire_u8(r);
-        if (shift == 63 && b > 0x01) {
-            break;
-        }
+        if (shift == 63 && b > 0x01) { break; }
         v |= (uint64_t)(b & 0x7f) << shift;
-        if (b < 0x80) {
-            return r->bad ? 0 : v;
-        }
+        if (b < 0x80) { return r->bad ? 0 : v; }
     }
     wire_fail(r);
     return 0;
@@ -53,9 +45,7 @@ static struct slice take_slice(struct wire_reader *r, size_t size)
 static bool compact_size(struct wire_reader *r, size_t *size)
 {
     uint32_t n = wire_uvarint(r);
-    if (n == 0) {
-        return false;
-    }
+    if (n == 0) { return false; }
     *size = n - 1;
     return true;
 }
@@ -64,15 +54,11 @@ struct slice wire_string(struct wire_reader *r, bool flexible)
 {
     size_t size = 0;
     if (flexible) {
-        if (!compact_size(r, &size)) {
-            return SLICE_NULL;
-        }
+        if (!compact_size(r, &size)) { return SLICE_NULL; }
     } else {
         int16_t n = wire_i16(r);
         if (n < 0) {
-            if (n != -1) {
-                wire_fail(r);
-            }
+            if (n != -1) { wire_fail(r); }
             return SLICE_NULL;
         }
         size = (size_t)n;
@@ -88,22 +74,16 @@ struct slice wire_bytes(struct wire_reader *r, bool flexible)
 {
     size_t size = 0;
     if (flexible) {
-        if (!compact_size(r, &size)) {
-            return SLICE_NULL;
-        }
+        if (!compact_size(r, &size)) { return SLICE_NULL; }
     } else {
         int32_t n = wire_i32(r);
         if (n < 0) {
-            if (n != -1) {
-                wire_fail(r);
-            }
+            if (n != -1) { wire_fail(r); }
             return SLICE_NULL;
         }
         size = (size_t)n;
     }
-    if (r->bad) {
-        return SLICE_NULL;
-    }
+    if (r->bad) { return SLICE_NULL; }
     return take_slice(r, size);
 }
 
@@ -111,18 +91,14 @@ int32_t wire_array(struct wire_reader *r, bool flexible, size_t element_size_min
 {
     size_t count = 0;
     if (flexible) {
-        if (!compact_size(r, &count)) {
-            return r->bad ? 0 : -1;
-        }
+        if (!compact_size(r, &count)) { return r->bad ? 0 : -1; }
     } else {
         int32_t n = wire_i32(r);
         if (n < -1) {
             wire_fail(r);
             return 0;
         }
-        if (n == -1) {
-            return -1;
-        }
+        if (n == -1) { return -1; }
         count = (size_t)n;
     }
     if (count > INT32_MAX || count > wire_left(r) / element_size_min) {
@@ -160,9 +136,7 @@ void wire_tag_close(struct wire_reader *r, struct wire_tag t)
 {
     bool exact = r->at == r->end;
     r->end = t.outer_end;
-    if (r->bad || !exact) {
-        wire_fail(r);
-    }
+    if (r->bad || !exact) { wire_fail(r); }
 }
 
 void wire_tags_skip(struct wire_reader *r)

@@ -1,10 +1,11 @@
 /* reader.h - reads Kafka's primitive types from borrowed bytes.
  *
  * Place:      wire/, under the generated messages; log/ and others read their own formats with it.
- * Thread:     a reader belongs to whoever made it. Ownership: slices that it returns point into the bytes read.
- * Invariants: [RD-1] at <= end.  [RD-2] once bad, at == end, and everything read is zero, null or empty: callers
- *             check bad once, at the end.  [RD-3] no count is returned that the bytes left could not hold.
- * Failure:    short, oversized or impossible input makes the reader bad; nothing is ever a CHECK. */
+ * Thread:     a reader belongs to whoever made it. Ownership: slices that it returns point into the
+ * bytes read. Invariants: [RD-1] at <= end.  [RD-2] once bad, at == end, and everything read is
+ * zero, null or empty: callers check bad once, at the end.  [RD-3] no count is returned that the
+ * bytes left could not hold. Failure:    short, oversized or impossible input makes the reader bad;
+ * nothing is ever a CHECK. */
 #ifndef WIRE_READER_H
 #define WIRE_READER_H
 
@@ -20,7 +21,8 @@
 /* Tagged fields of one struct. The protocol has at most 9; more than this is no client of ours. */
 #define WIRE_TAGS_MAX 256
 
-/* What decoding one message may take from its arena: no request decodes to more than 8 times its size plus 64 KiB. */
+/* What decoding one message may take from its arena: no request decodes to more than 8 times its
+ * size plus 64 KiB. */
 #define WIRE_DECODE_BUDGET(wire_size) ((size_t)8 * (wire_size) + 65536)
 
 struct wire_reader {
@@ -74,7 +76,7 @@ static inline bool wire_bool(struct wire_reader *r)
 static inline uint16_t wire_u16(struct wire_reader *r)
 {
     const uint8_t *p = wire_take(r, 2);
-    return p ? (uint16_t)((p[0] << 8) | p[1]) : 0;
+    return (uint16_t)(p ? (p[0] << 8) | p[1] : 0);
 }
 
 static inline int16_t wire_i16(struct wire_reader *r)
@@ -86,9 +88,7 @@ static inline uint32_t wire_u32(struct wire_reader *r)
 {
     const uint8_t *p = wire_take(r, 4);
     uint32_t v = 0;
-    if (p) {
-        memcpy(&v, p, sizeof v);
-    }
+    if (p) { memcpy(&v, p, sizeof v); }
     return __builtin_bswap32(v);
 }
 
@@ -101,9 +101,7 @@ static inline uint64_t wire_u64(struct wire_reader *r)
 {
     const uint8_t *p = wire_take(r, 8);
     uint64_t v = 0;
-    if (p) {
-        memcpy(&v, p, sizeof v);
-    }
+    if (p) { memcpy(&v, p, sizeof v); }
     return __builtin_bswap64(v);
 }
 
@@ -124,21 +122,18 @@ static inline struct uuid wire_uuid(struct wire_reader *r)
 {
     struct uuid u = {{0}};
     const uint8_t *p = wire_take(r, sizeof u.b);
-    if (p) {
-        memcpy(u.b, p, sizeof u.b);
-    }
+    if (p) { memcpy(u.b, p, sizeof u.b); }
     return u;
 }
 
-/* Base 128, least significant group first. More than 5 or 10 bytes, or bits beyond the type, are bad. */
+/* Base 128, least significant group first. More than 5 or 10 bytes, or bits beyond the type, are
+ * bad. */
 uint32_t wire_uvarint_slow(struct wire_reader *r);
 uint64_t wire_uvarlong(struct wire_reader *r);
 
 static inline uint32_t wire_uvarint(struct wire_reader *r)
 {
-    if (__builtin_expect(r->at < r->end && *r->at < 0x80, 1)) {
-        return *r->at++;
-    }
+    if (__builtin_expect(r->at < r->end && *r->at < 0x80, 1)) { return *r->at++; }
     return wire_uvarint_slow(r);
 }
 
@@ -155,8 +150,8 @@ static inline int64_t wire_varlong(struct wire_reader *r)
     return (int64_t)((v >> 1) ^ (~(v & 1) + 1));
 }
 
-/* Length-prefixed values; flexible chooses the compact form. Null has at == NULL, an empty value has not.
- * wire_bytes is also the form of records. */
+/* Length-prefixed values; flexible chooses the compact form. Null has at == NULL, an empty value
+ * has not. wire_bytes is also the form of records. */
 struct slice wire_string(struct wire_reader *r, bool flexible);
 struct slice wire_bytes(struct wire_reader *r, bool flexible);
 
@@ -164,25 +159,23 @@ struct slice wire_bytes(struct wire_reader *r, bool flexible);
 static inline struct slice wire_string_nonnull(struct wire_reader *r, bool flexible)
 {
     struct slice s = wire_string(r, flexible);
-    if (!s.at) {
-        wire_fail(r);
-    }
+    if (!s.at) { wire_fail(r); }
     return s;
 }
 
 static inline struct slice wire_bytes_nonnull(struct wire_reader *r, bool flexible)
 {
     struct slice s = wire_bytes(r, flexible);
-    if (!s.at) {
-        wire_fail(r);
-    }
+    if (!s.at) { wire_fail(r); }
     return s;
 }
 
-/* The count of an array whose elements take at least element_size_min (>= 1) bytes each; -1 is null. [RD-3] */
+/* The count of an array whose elements take at least element_size_min (>= 1) bytes each; -1 is
+ * null. [RD-3] */
 int32_t wire_array(struct wire_reader *r, bool flexible, size_t element_size_min);
 
-static inline int32_t wire_array_nonnull(struct wire_reader *r, bool flexible, size_t element_size_min)
+static inline int32_t wire_array_nonnull(struct wire_reader *r, bool flexible,
+                                         size_t element_size_min)
 {
     int32_t n = wire_array(r, flexible, element_size_min);
     if (n < 0) {
@@ -203,7 +196,8 @@ static inline int32_t wire_array_nonnull(struct wire_reader *r, bool flexible, s
  *         wire_tag_close(r, t);
  *     }
  *
- * Between open and close the reader ends where the field ends; a known field must fill it exactly. */
+ * Between open and close the reader ends where the field ends; a known field must fill it exactly.
+ */
 struct wire_tag {
     const uint8_t *outer_end;
     uint32_t tag;

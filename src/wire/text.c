@@ -35,9 +35,7 @@ __attribute__((format(printf, 2, 3))) static void putf(struct wire_text *t, cons
 static void lead(struct wire_text *t, const char *name)
 {
     char last = t->len ? t->at[t->len - 1] : '{';
-    if (last != '{' && last != '[') {
-        put(t, ",", 1);
-    }
+    if (last != '{' && last != '[') { put(t, ",", 1); }
     if (name) {
         put(t, "\"", 1);
         put(t, name, strlen(name));
@@ -80,34 +78,24 @@ void wire_text_f64(struct wire_text *t, const char *name, double v)
     int n = snprintf(b, sizeof b, "%.17g", v);
     lead(t, name);
     put(t, b, n < 0 ? 0 : (size_t)n);
-    if (!strpbrk(b, ".en")) {
-        put(t, ".0", 2);
-    }
+    if (!strpbrk(b, ".en")) { put(t, ".0", 2); }
 }
 
 /* One code point of s at *i, U+FFFD for bytes that are no UTF-8. */
 static uint32_t utf8_next(struct slice s, size_t *i)
 {
     uint8_t b = s.at[(*i)++];
-    if (b < 0x80) {
-        return b;
-    }
+    if (b < 0x80) { return b; }
     size_t more = b >= 0xf0 ? 3 : b >= 0xe0 ? 2 : 1;
-    if (b < 0xc2 || b > 0xf4 || more > s.size - *i) {
-        return 0xfffd;
-    }
+    if (b < 0xc2 || b > 0xf4 || more > s.size - *i) { return 0xfffd; }
     static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
     uint32_t c = b & (0x3fU >> more);
     for (size_t k = 0; k < more; k++) {
         uint8_t n = s.at[*i + k];
-        if ((n & 0xc0) != 0x80) {
-            return 0xfffd;
-        }
+        if ((n & 0xc0) != 0x80) { return 0xfffd; }
         c = (c << 6) | (n & 0x3f);
     }
-    if (c < least[more] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) {
-        return 0xfffd;
-    }
+    if (c < least[more] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) { return 0xfffd; }
     *i += more;
     return c;
 }
@@ -152,12 +140,8 @@ void wire_text_bytes(struct wire_text *t, const char *name, struct slice s)
         v |= n > 1 ? (uint32_t)s.at[i + 1] << 8 : 0;
         v |= n > 2 ? s.at[i + 2] : 0;
         char four[4] = {digits[v >> 18], digits[(v >> 12) & 63], '=', '='};
-        if (n > 1) {
-            four[2] = digits[(v >> 6) & 63];
-        }
-        if (n > 2) {
-            four[3] = digits[v & 63];
-        }
+        if (n > 1) { four[2] = digits[(v >> 6) & 63]; }
+        if (n > 2) { four[3] = digits[v & 63]; }
         put(t, four, 4);
     }
     put(t, "\"", 1);
@@ -181,9 +165,7 @@ void wire_text_uuid(struct wire_text *t, const char *name, struct uuid u)
 
 bool wire_text_hide(struct wire_text *t, const char *name)
 {
-    if (t->reveal) {
-        return false;
-    }
+    if (t->reveal) { return false; }
     lead(t, name);
     put(t, "\"hidden\"", 8);
     return true;

@@ -33,7 +33,8 @@ void wire_text_int(struct wire_text *t, const char *name, int64_t v);
 void wire_text_f64(struct wire_text *t, const char *name, double v);
 void wire_text_str(struct wire_text *t, const char *name, struct slice s);
 void wire_text_bytes(struct wire_text *t, const char *name, struct slice s); /* base64 */
-void wire_text_size(struct wire_text *t, const char *name, struct slice s);  /* only how many bytes */
+void wire_text_size(struct wire_text *t, const char *name,
+                    struct slice s); /* only how many bytes */
 void wire_text_uuid(struct wire_text *t, const char *name, struct uuid u);
 /* True, having written "hidden", unless the text may reveal secrets. */
 bool wire_text_hide(struct wire_text *t, const char *name);

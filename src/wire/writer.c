@@ -21,20 +21,14 @@ void wire_buf_fini(struct wire_buf *b)
 
 enum err wire_buf_reserve(struct wire_buf *b, size_t size)
 {
-    if (size <= b->cap) {
-        return ERR_OK;
-    }
-    if (size > b->limit) {
-        return ERR_LIMIT;
-    }
+    if (size <= b->cap) { return ERR_OK; }
+    if (size > b->limit) { return ERR_LIMIT; }
     size_t cap = b->cap < BUF_SIZE_MIN ? BUF_SIZE_MIN : b->cap;
     while (cap < size) {
         cap = cap > b->limit / 2 ? b->limit : cap * 2;
     }
     uint8_t *p = mem_realloc(b->at, cap);
-    if (!p) {
-        return ERR_NOMEM;
-    }
+    if (!p) { return ERR_NOMEM; }
     b->at = p;
     b->cap = cap;
     return ERR_OK;
@@ -64,9 +58,7 @@ void wire_writer_set_holes(struct wire_writer *w, struct wire_hole *holes, size_
 
 enum err wire_writer_finish(struct wire_writer *w)
 {
-    if (w->buf && w->err == ERR_OK) {
-        w->buf->size = w->pos;
-    }
+    if (w->buf && w->err == ERR_OK) { w->buf->size = w->pos; }
     return w->err;
 }
 
@@ -80,9 +72,7 @@ void wire_writer_fail(struct wire_writer *w, enum err e)
 
 uint8_t *wire_put_slow(struct wire_writer *w, size_t size)
 {
-    if (w->err != ERR_OK || size == 0) {
-        return NULL;
-    }
+    if (w->err != ERR_OK || size == 0) { return NULL; }
     if (w->counting) {
         w->pos += size;
         return NULL;
@@ -105,13 +95,9 @@ uint8_t *wire_put_slow(struct wire_writer *w, size_t size)
 
 void wire_put_raw(struct wire_writer *w, struct slice bytes)
 {
-    if (bytes.size == 0) {
-        return;
-    }
+    if (bytes.size == 0) { return; }
     uint8_t *p = wire_put(w, bytes.size);
-    if (p) {
-        memcpy(p, bytes.at, bytes.size);
-    }
+    if (p) { memcpy(p, bytes.at, bytes.size); }
 }
 
 static size_t varint_format(uint64_t v, uint8_t out[10])
@@ -160,9 +146,7 @@ void wire_put_string(struct wire_writer *w, struct slice s, bool flexible, bool 
         }
         return;
     }
-    if (!size_is_ok(w, s.size, SHRT_MAX)) {
-        return;
-    }
+    if (!size_is_ok(w, s.size, SHRT_MAX)) { return; }
     if (flexible) {
         wire_put_uvarint(w, (uint32_t)s.size + 1);
     } else {
@@ -181,9 +165,7 @@ void wire_put_array(struct wire_writer *w, size_t count, bool is_null, bool flex
         }
         return;
     }
-    if (!size_is_ok(w, count, INT_MAX - 1)) {
-        return;
-    }
+    if (!size_is_ok(w, count, INT_MAX - 1)) { return; }
     if (flexible) {
         wire_put_uvarint(w, (uint32_t)count + 1);
     } else {
@@ -218,14 +200,13 @@ void wire_put_records(struct wire_writer *w, struct slice s, bool flexible, bool
 
 void wire_put_tag(struct wire_writer *w, uint32_t tag, size_t mark)
 {
-    if (w->err) {
-        return;
-    }
+    if (w->err) { return; }
     size_t size = w->pos - mark;
     uint8_t head[20];
     size_t head_size = varint_format(tag, head);
     head_size += varint_format(size, head + head_size);
-    CHECK(w->holes_count == 0 || w->holes[w->holes_count - 1].pos <= mark); /* records are never tagged */
+    CHECK(w->holes_count == 0 ||
+          w->holes[w->holes_count - 1].pos <= mark); /* records are never tagged */
     if (wire_put(w, head_size)) {
         memmove(w->at + mark + head_size, w->at + mark, size);
         memcpy(w->at + mark, head, head_size);
@@ -241,9 +222,7 @@ struct wire_frame wire_frame_begin(struct wire_writer *w)
 
 void wire_frame_end(struct wire_writer *w, struct wire_frame frame)
 {
-    if (w->err || w->counting) {
-        return;
-    }
+    if (w->err || w->counting) { return; }
     size_t size = w->pos - frame.pos - 4 + (w->holes_bytes - frame.holes_bytes);
     if (size_is_ok(w, size, INT_MAX)) {
         uint32_t v = __builtin_bswap32((uint32_t)size);

@@ -1,4 +1,5 @@
-/* messages_test.c - every message and version against vectors that Kafka's own classes wrote (tests/golden/java).
+/* messages_test.c - every message and version against vectors that Kafka's own classes wrote
+ * (tests/golden/java).
  *
  * A line: name, version, variant, 'x' and the bytes in hex, Kafka's JSON of the same message. */
 #include "base/arena.h"
@@ -38,9 +39,7 @@ struct vectors {
 static const struct wire_message *find(const char *name)
 {
     for (size_t i = 0; i < wire_messages_count; i++) {
-        if (strcmp(wire_messages[i].name, name) == 0) {
-            return &wire_messages[i];
-        }
+        if (strcmp(wire_messages[i].name, name) == 0) { return &wire_messages[i]; }
     }
     fail_msg("unknown message %s", name);
     return NULL;
@@ -76,9 +75,7 @@ static void vectors_close(struct vectors *v)
 
 static bool vectors_next(struct vectors *v)
 {
-    if (!gzgets(v->file, v->line, (int)LINE_SIZE_MAX)) {
-        return false;
-    }
+    if (!gzgets(v->file, v->line, (int)LINE_SIZE_MAX)) { return false; }
     char *save = NULL;
     v->of = find(strtok_r(v->line, " \n", &save));
     v->version = atoi(strtok_r(NULL, " \n", &save));
@@ -102,7 +99,8 @@ static void check_vector(struct vectors *v, struct arena *a)
     a->limit = WIRE_DECODE_BUDGET(v->size);
     enum err e = v->of->decode(&r, v->version, a, v->message);
     if (e || wire_left(&r) != 0) {
-        fail_msg("%s %d: decode: %s, %zu left", v->of->name, v->version, err_name(e), wire_left(&r));
+        fail_msg("%s %d: decode: %s, %zu left", v->of->name, v->version, err_name(e),
+                 wire_left(&r));
     }
     struct wire_text t;
     wire_text_init(&t, v->text, LINE_SIZE_MAX);
@@ -115,7 +113,8 @@ static void check_vector(struct vectors *v, struct arena *a)
     wire_writer_init_fixed(&w, (struct mslice){v->again, LINE_SIZE_MAX});
     e = v->of->encode(&w, v->version, v->message);
     if (e || w.pos != v->size || memcmp(v->again, v->bytes, v->size) != 0) {
-        fail_msg("%s %d: encode: %s, %zu of %zu bytes", v->of->name, v->version, err_name(e), w.pos, v->size);
+        fail_msg("%s %d: encode: %s, %zu of %zu bytes", v->of->name, v->version, err_name(e), w.pos,
+                 v->size);
     }
     assert_int_equal(v->of->measure(v->version, v->message), v->size);
 }
@@ -140,9 +139,7 @@ static void test_every_vector_decodes_prints_and_encodes_as_in_kafka(void **stat
     for (size_t i = 0; i < wire_messages_count; i++) {
         const struct wire_message *m = &wire_messages[i];
         for (int version = m->version_min; version <= m->version_max; version++) {
-            if (!(seen[i] & (1u << version))) {
-                fail_msg("no vector of %s %d", m->name, version);
-            }
+            if (!(seen[i] & (1u << version))) { fail_msg("no vector of %s %d", m->name, version); }
         }
     }
     mem_free(seen);
