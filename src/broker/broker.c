@@ -1,0 +1,418 @@
+/* broker.c - puts the rooms together and takes them apart. */
+#include "broker/broker.h"
+
+#include "api/api.h"
+#include "base/check.h"
+#include "base/mem.h"
+#include "broker/listeners.h"
+#include "broker/purg_env.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define BROKER_LOGGER "kafka.server.KafkaServer"
+#define BROKER_PATH_SIZE 4096
+#define BROKER_DIRS_MAX 64
+
+struct broker {
+    struct broker_options options;
+    struct meta_publisher publisher;
+    struct controller *controller;
+    struct replica_manager *replicas;
+    struct api *api;
+    struct net *net;
+    struct listeners listeners;
+    struct purg_env purg_env;
+    char cluster_id[64];
+    char dirs[BROKER_DIRS_MAX][BROKER_PATH_SIZE];
+    size_t dirs_count;
+    int32_t node_id;
+    uint64_t start_ns;
+};
+
+static struct config_scope broker_scope(const struct broker *b)
+{
+    return (struct config_scope){b->options.statics, NULL, b->node_id};
+}
+
+/* ---- identity
+ * ------------------------------------------------------------------------------------------ */
+
+static enum err broker_take_dirs(struct broker *b, char *message)
+{
+    struct config_scope scope = broker_scope(b);
+    const char *text = config_broker_text(&scope, "log.dirs");
+    if (!text || !*text) { text = config_broker_text(&scope, "log.dir"); }
+    while (text && *text) {
+        size_t size = strcspn(text, ",");
+        if (b->dirs_count == BROKER_DIRS_MAX || size >= BROKER_PATH_SIZE - 64) {
+            snprintf(message, BROKER_MESSAGE_SIZE, "log.dirs: too many or too long");
+            return ERR_INVALID;
+        }
+        if (size) {
+            memcpy(b->dirs[b->dirs_count], text, size);
+            b->dirs[b->dirs_count++][size] = '\0';
+        }
+        text += size + (text[size] == ',');
+    }
+    if (b->dirs_count) { return ERR_OK; }
+    snprintf(message, BROKER_MESSAGE_SIZE, "log.dirs: expected at least one directory");
+    return ERR_INVALID;
+}
+
+/* The cluster's id: what the directories say, or a new one. */
+static enum err broker_take_cluster_id(struct broker *b, char *message)
+{
+    struct logdir_identity found;
+    for (size_t i = 0; i < b->dirs_count; i++) {
+        enum err e = logdir_identity(b->options.sys, b->dirs[i], &found);
+        if (e == ERR_NOTFOUND) { continue; }
+        if (e) {
+            snprintf(message, BROKER_MESSAGE_SIZE, "%s/meta.properties cannot be read: %s",
+                     b->dirs[i], err_name(e));
+            return e;
+        }
+        if (found.node_id != b->node_id) {
+            snprintf(message, BROKER_MESSAGE_SIZE,
+                     "%s/meta.properties belongs to node.id %" PRId32 ", but node.id is %" PRId32
+                     " here",
+                     b->dirs[i], found.node_id, b->node_id);
+            return ERR_INVALID;
+        }
+        if (b->cluster_id[0] && strcmp(b->cluster_id, found.cluster_id) != 0) {
+            snprintf(message, BROKER_MESSAGE_SIZE,
+                     "%s/meta.properties belongs to cluster %s, not %s", b->dirs[i],
+                     found.cluster_id, b->cluster_id);
+            return ERR_INVALID;
+        }
+        memcpy(b->cluster_id, found.cluster_id, sizeof b->cluster_id);
+    }
+    while (b->cluster_id[0] == '\0' || b->cluster_id[0] == '-') {
+        struct uuid id;
+        sys_random(b->options.sys, &id, sizeof id);
+        uuid_format(id, b->cluster_id);
+    }
+    return ERR_OK;
+}
+
+/* ---- the controller's hooks
+ * ------------------------------------------------------------------------------- */
+
+static enum err on_partitions_added(void *ctx, const struct meta_image *next,
+                                    const struct meta_topic *topic, int32_t from)
+{
+    struct broker *b = ctx;
+    return replica_add_partitions(b->replicas, next, topic, from);
+}
+
+static void on_topic_removed(void *ctx, const struct meta_topic *topic)
+{
+    struct broker *b = ctx;
+    replica_remove_topic(b->replicas, topic);
+}
+
+#define BROKER_IP_LIMITS_MAX 256
+
+/* "host:limit,..." into rows; the texts live in buf. */
+static size_t parse_ip_limits(const char *text, char *buf, size_t buf_size,
+                              struct net_ip_limit rows[BROKER_IP_LIMITS_MAX])
+{
+    size_t count = 0;
+    snprintf(buf, buf_size, "%s", text ? text : "");
+    for (char *save = NULL, *one = strtok_r(buf, ",", &save); one && count < BROKER_IP_LIMITS_MAX;
+         one = strtok_r(NULL, ",", &save)) {
+        char *colon = strrchr(one, ':');
+        if (!colon) { continue; }
+        *colon = '\0';
+        while (*one == ' ') {
+            one++;
+        }
+        unsigned limit;
+        if (sscanf(colon + 1, "%u", &limit) == 1) {
+            rows[count++] = (struct net_ip_limit){one, limit};
+        }
+    }
+    return count;
+}
+
+static void broker_limits(const struct config_scope *scope, char *buf, size_t buf_size,
+                          struct net_ip_limit *rows, struct net_limits *out)
+{
+    out->connections_max = (uint32_t)config_broker_i64(scope, "max.connections");
+    out->connections_per_ip_max = (uint32_t)config_broker_i64(scope, "max.connections.per.ip");
+    out->overrides_count = parse_ip_limits(
+        config_broker_text(scope, "max.connections.per.ip.overrides"), buf, buf_size, rows);
+    out->overrides = rows;
+}
+
+static void on_config_changed(void *ctx, const struct meta_image *image, enum meta_resource type,
+                              struct slice name)
+{
+    struct broker *b = ctx;
+    replica_config_changed(b->replicas, image, type, name);
+    if (type != META_RESOURCE_BROKER || !b->net) { return; }
+    struct config_scope scope = {b->options.statics, image, b->node_id};
+    struct net_ip_limit rows[BROKER_IP_LIMITS_MAX];
+    char buf[8192];
+    struct net_limits limits;
+    broker_limits(&scope, buf, sizeof buf, rows, &limits);
+    if (net_reconfigure(b->net, &limits)) {
+        log_warn(b->options.logger, BROKER_LOGGER,
+                 "No memory for new connection limits: the old ones stay");
+    }
+}
+
+/* ---- start
+ * ------------------------------------------------------------------------------------------------
+ */
+
+static enum log_flush_policy flush_policy_of(const char *text)
+{
+    if (strcmp(text, "os") == 0) { return LOG_FLUSH_OS; }
+    return strcmp(text, "window") == 0 ? LOG_FLUSH_WINDOW : LOG_FLUSH_GROUP;
+}
+
+static enum err start_metadata(struct broker *b)
+{
+    struct config_scope scope = broker_scope(b);
+    const char *dir = config_broker_text(&scope, "metadata.log.dir");
+    struct controller_options options = {
+        .sys = b->options.sys,
+        .logger = b->options.logger,
+        .metadata_dir = dir && *dir ? dir : b->dirs[0],
+        .node_id = b->node_id,
+        .statics = b->options.statics,
+        .snapshot_bytes =
+            (uint64_t)config_broker_i64(&scope, "metadata.log.max.record.bytes.between.snapshots"),
+        .publisher = &b->publisher,
+        .hooks = {.ctx = b,
+                  .on_partitions_added = on_partitions_added,
+                  .on_topic_removed = on_topic_removed,
+                  .on_config_changed = on_config_changed},
+    };
+    return controller_create(&options, &b->controller);
+}
+
+static enum err start_replicas(struct broker *b, char *message)
+{
+    struct config_scope scope = broker_scope(b);
+    struct replica_options options = {
+        .sys = b->options.sys,
+        .logger = b->options.logger,
+        .statics = b->options.statics,
+        .publisher = &b->publisher,
+        .node_id = b->node_id,
+        .flush_policy = flush_policy_of(config_broker_text(&scope, "log.flush.policy")),
+        .purg_env = &b->purg_env,
+    };
+    enum err e = replica_create(&options, &b->replicas);
+    for (size_t i = 0; i < b->dirs_count && !e; i++) {
+        e = replica_open_dir(b->replicas, b->dirs[i], b->cluster_id);
+        if (e) {
+            snprintf(message, BROKER_MESSAGE_SIZE, "log directory %s: %s%s", b->dirs[i],
+                     err_name(e), e == ERR_BUSY ? " (another broker uses it)" : "");
+        }
+    }
+    return e;
+}
+
+static enum err start_net(struct broker *b, char *message)
+{
+    struct config_scope scope = broker_scope(b);
+    struct net_listener_config rows[NET_LISTENERS_MAX];
+    struct net_ip_limit ips[BROKER_IP_LIMITS_MAX];
+    char buf[8192];
+    struct net_config config;
+    net_config_init(&config);
+    for (size_t i = 0; i < b->listeners.count; i++) {
+        const struct listener_row *row = &b->listeners.rows[i];
+        rows[i] = (struct net_listener_config){row->name, row->host, row->port, row->security,
+                                               row->is_control};
+    }
+    config.listeners = rows;
+    config.listeners_count = b->listeners.count;
+    config.processors_count = (uint32_t)config_broker_i64(&scope, "num.network.threads");
+    config.handlers_count = (uint32_t)config_broker_i64(&scope, "num.io.threads");
+    if (config.handlers_count > NET_HANDLERS_MAX) { config.handlers_count = NET_HANDLERS_MAX; }
+    config.frame_bytes_max = (uint32_t)config_broker_i64(&scope, "socket.request.max.bytes");
+    config.queued_requests_max = (uint32_t)config_broker_i64(&scope, "queued.max.requests");
+    int64_t queued = config_broker_i64(&scope, "queued.max.request.bytes");
+    if (queued > 0) { config.queued_bytes_max = (uint64_t)queued; }
+    config.idle_max_ms = (uint64_t)config_broker_i64(&scope, "connections.max.idle.ms");
+    config.partial_max_ms = (uint64_t)config_broker_i64(&scope, "connections.partial.frame.max.ms");
+    config.stalled_max_ms = (uint64_t)config_broker_i64(&scope, "connections.stalled.write.max.ms");
+    broker_limits(&scope, buf, sizeof buf, ips, &config.limits);
+    config.logger = b->options.logger;
+    config.purg_env = b->purg_env;
+    enum err e = net_start(b->options.sys, &config, api_table(b->api), &b->net);
+    if (e) {
+        snprintf(message, BROKER_MESSAGE_SIZE, "listeners: %s%s", err_name(e),
+                 e == ERR_BUSY ? " (the port is in use)" : "");
+    }
+    return e;
+}
+
+/* What clients are told: the advertised address, or what is bound. */
+static enum err start_registration(struct broker *b)
+{
+    struct config_scope scope = broker_scope(b);
+    struct meta_endpoint endpoints[NET_LISTENERS_MAX];
+    char name[LISTENER_HOST_SIZE];
+    for (size_t i = 0; i < b->listeners.count; i++) {
+        struct listener_row *row = &b->listeners.rows[i];
+        bool is_any = row->host[0] == '\0' || strcmp(row->host, "0.0.0.0") == 0 ||
+                      strcmp(row->host, "::") == 0;
+        if (row->advertised_host[0] == '\0' && is_any) {
+            sys_hostname(b->options.sys, name, sizeof name);
+            snprintf(row->advertised_host, sizeof row->advertised_host, "%s", name);
+        } else if (row->advertised_host[0] == '\0') {
+            memcpy(row->advertised_host, row->host, sizeof row->advertised_host);
+        }
+        if (row->advertised_port == 0) { row->advertised_port = net_port(b->net, i); }
+        endpoints[i] = (struct meta_endpoint){row->name, row->advertised_host, row->advertised_port,
+                                              (int16_t)row->security};
+    }
+    return controller_start(b->controller, endpoints, b->listeners.count,
+                            config_broker_text(&scope, "broker.rack"));
+}
+
+/* A line for each holder of bounded memory. */
+static void log_memory_plan(const struct broker *b)
+{
+    struct config_scope scope = broker_scope(b);
+    log_info(b->options.logger, BROKER_LOGGER,
+             "Memory: requests that are received and not answered, at most %" PRId64
+             " bytes (queued.max.request.bytes)",
+             config_broker_i64(&scope, "queued.max.request.bytes"));
+    log_info(b->options.logger, BROKER_LOGGER,
+             "Memory: connections, at most %" PRId64 " of at most 4096 bytes each when idle "
+             "(max.connections)",
+             config_broker_i64(&scope, "max.connections"));
+    log_info(b->options.logger, BROKER_LOGGER,
+             "Memory: fetch sessions, at most %" PRId64
+             " (max.incremental.fetch.session.cache.slots)",
+             config_broker_i64(&scope, "max.incremental.fetch.session.cache.slots"));
+    log_info(b->options.logger, BROKER_LOGGER,
+             "Memory: %zu partitions, at most 1024 bytes each when idle",
+             replica_partitions_count(b->replicas));
+}
+
+static enum err start_all(struct broker *b, char *message)
+{
+    enum err e = broker_take_dirs(b, message);
+    if (!e) { e = broker_take_cluster_id(b, message); }
+    if (!e) { e = start_replicas(b, message); }
+    if (!e) { e = start_metadata(b); }
+    if (e) { return e; }
+    struct meta_image *image = meta_latest(&b->publisher);
+    e = replica_load(b->replicas, image);
+    meta_unref(image);
+    if (e) { return e; }
+    log_info(b->options.logger, BROKER_LOGGER,
+             "[BrokerServer id=%" PRId32 "] Transition from "
+             "STARTING to STARTED: %zu partitions loaded",
+             b->node_id, replica_partitions_count(b->replicas));
+    struct api_options api = {
+        .sys = b->options.sys,
+        .logger = b->options.logger,
+        .statics = b->options.statics,
+        .publisher = &b->publisher,
+        .replicas = b->replicas,
+        .controller = b->controller,
+        .purg_env = &b->purg_env,
+        .node_id = b->node_id,
+        .cluster_id = b->cluster_id,
+    };
+    e = api_create(&api, &b->api);
+    if (!e) { e = start_net(b, message); }
+    if (!e) { e = start_registration(b); }
+    return e;
+}
+
+enum err broker_start(const struct broker_options *options, struct broker **out,
+                      char message[BROKER_MESSAGE_SIZE])
+{
+    *out = NULL;
+    message[0] = '\0';
+    struct meta_image *empty = meta_create();
+    struct broker *b = mem_new(struct broker);
+    if (!b || !empty) {
+        mem_free(b);
+        meta_unref(empty);
+        return ERR_NOMEM;
+    }
+    b->options = *options;
+    b->purg_env = broker_purg_env(options->sys);
+    b->start_ns = sys_mono_ns(options->sys);
+    meta_publisher_init(&b->publisher, empty);
+    struct config_scope scope = broker_scope(b);
+    b->node_id = (int32_t)config_broker_i64(&scope, "node.id");
+    enum err e = listeners_parse(&scope, &b->listeners, message);
+    if (!e) { e = start_all(b, message); }
+    if (e) {
+        if (!message[0]) { snprintf(message, BROKER_MESSAGE_SIZE, "%s", err_name(e)); }
+        broker_stop(b, 0);
+        return e;
+    }
+    log_memory_plan(b);
+    for (size_t i = 0; i < b->listeners.count; i++) {
+        const struct listener_row *row = &b->listeners.rows[i];
+        log_info(options->logger, "kafka.network.DataPlaneAcceptor",
+                 "Awaiting socket connections on %s:%u (%s), advertised as %s:%u",
+                 row->host[0] ? row->host : "0.0.0.0", net_port(b->net, i), row->name,
+                 row->advertised_host, row->advertised_port);
+    }
+    log_info(options->logger, "kafka.server.BrokerLifecycleManager",
+             "[BrokerLifecycleManager id=%" PRId32 "] The broker is in RECOVERY. Transitioning "
+             "from RECOVERY to RUNNING.",
+             b->node_id);
+    log_info(options->logger, "kafka.server.KafkaRaftServer",
+             "Kafka Server started: cluster %s, node %" PRId32 ", %.1f ms", b->cluster_id,
+             b->node_id, (double)(sys_mono_ns(options->sys) - b->start_ns) / 1e6);
+    *out = b;
+    return ERR_OK;
+}
+
+/* ---- stop
+ * ---------------------------------------------------------------------------------------------------
+ */
+
+void broker_stop(struct broker *b, uint64_t drain_ms)
+{
+    if (!b) { return; }
+    int64_t epoch = b->controller ? controller_broker_epoch(b->controller) : -1;
+    bool was_running = epoch >= 0;
+    if (b->net) {
+        net_stop_accepting(b->net);
+        net_stop_reading(b->net);
+        replica_flush(b->replicas); /* produces that wait are acknowledged by it */
+        replica_stop_partitions(b->replicas); /* the rest gets a retriable error */
+        if (!net_drain(b->net, sys_mono_ns(b->options.sys) + drain_ms * SYS_MS)) {
+            log_warn(b->options.logger, BROKER_LOGGER,
+                     "Some answers did not leave within %" PRIu64 " ms", drain_ms);
+        }
+    }
+    if (b->controller) { controller_stop(b->controller); }
+    net_stop(b->net);
+    api_destroy(b->api);
+    controller_destroy(b->controller);
+    replica_destroy(b->replicas, was_running, epoch);
+    meta_publisher_fini(&b->publisher);
+    if (was_running) { log_info(b->options.logger, BROKER_LOGGER, "shut down completed"); }
+    mem_free(b);
+}
+
+uint16_t broker_port(const struct broker *b)
+{
+    return net_port(b->net, 0);
+}
+
+struct net *broker_net(const struct broker *b)
+{
+    return b->net;
+}
+
+struct replica_manager *broker_replicas(const struct broker *b)
+{
+    return b->replicas;
+}
