@@ -1,0 +1,106 @@
+/* lock.c - locks and flags of simulated processes.
+ *
+ * Invariants: as in src/sys: rising ranks, no lock over the end of a step. A lock that is taken
+ * twice by one fiber aborts; one that another fiber holds is waited for. */
+#include "sim/machine_int.h"
+
+#define SIM_MUTEX_MAGIC 0x6d75746578ULL
+
+struct sim_mutex {
+    uint64_t magic;
+    const struct sim_fiber *holder;
+    bool is_held;
+};
+
+_Static_assert(sizeof(struct sim_mutex) <= sizeof((struct sys_mutex){0}.opaque), "it fits");
+
+static struct sim_mutex *sim_mutex_inner(const struct sys_mutex *m)
+{
+    union {
+        const void *in;
+        struct sim_mutex *out;
+    } u = {.in = m->opaque};
+    CHECKF(u.out->magic == SIM_MUTEX_MAGIC, "a lock of rank %u was not initialised", m->rank);
+    return u.out;
+}
+
+bool sim_mutex_is_held(const struct sys_mutex *m)
+{
+    return sim_mutex_inner(m)->is_held;
+}
+
+void sys_mutex_init(struct sys_mutex *m, unsigned rank)
+{
+    memset(m, 0, sizeof *m);
+    m->rank = rank;
+    struct sim_mutex fresh = {.magic = SIM_MUTEX_MAGIC};
+    memcpy(m->opaque, &fresh, sizeof fresh);
+}
+
+void sys_mutex_fini(struct sys_mutex *m)
+{
+    CHECK(!sim_mutex_inner(m)->is_held);
+    memset(m, 0, sizeof *m);
+}
+
+NO_THREAD_SAFETY void sys_mutex_lock(struct sys_mutex *m)
+{
+    sim_preempt();
+    struct sim_fiber *f = sim_world->fiber;
+    struct sim_mutex *inner = sim_mutex_inner(m);
+    for (unsigned i = 0; f && i < f->held_count; i++) {
+        CHECKF(f->held[i] != m, "a lock of rank %u is taken twice", m->rank);
+        CHECKF(f->held[i]->rank < m->rank, "rank %u is held, %u is taken", f->held[i]->rank,
+               m->rank);
+    }
+    while (inner->is_held) {
+        CHECK(f);
+        sim_world->counts.lock_waits++;
+        f->lock = m;
+        sim_fiber_wait(SIM_LOCKED);
+    }
+    inner->is_held = true;
+    inner->holder = f;
+    if (f) {
+        CHECK(f->held_count < SIM_HELD_MAX);
+        f->held[f->held_count++] = m;
+    }
+}
+
+NO_THREAD_SAFETY void sys_mutex_unlock(struct sys_mutex *m)
+{
+    struct sim_fiber *f = sim_world->fiber;
+    struct sim_mutex *inner = sim_mutex_inner(m);
+    CHECKF(inner->is_held && inner->holder == f, "a lock of rank %u is given back by another",
+           m->rank);
+    inner->is_held = false;
+    inner->holder = NULL;
+    for (unsigned i = 0; f && i < f->held_count; i++) {
+        if (f->held[i] == m) { f->held[i] = f->held[--f->held_count]; }
+    }
+    sim_preempt();
+}
+
+bool sys_wait_flag(struct sys *sys, _Atomic int *flag, uint64_t deadline_ns)
+{
+    (void)sys;
+    struct sim *sim = sim_world;
+    while (atomic_load(flag) == 0) {
+        if (sim->now_ns >= deadline_ns) { return false; }
+        if (!sim->fiber) { /* the harness */
+            if (!sim_step(sim, deadline_ns)) { return atomic_load(flag) != 0; }
+            continue;
+        }
+        sim->fiber->flag = flag;
+        sim->fiber->until_ns = deadline_ns;
+        sim_fiber_wait(SIM_FLAGGED);
+    }
+    return true;
+}
+
+void sys_signal_flag(struct sys *sys, _Atomic int *flag, int value)
+{
+    (void)sys;
+    atomic_store(flag, value);
+    sim_preempt();
+}
