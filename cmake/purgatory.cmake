@@ -60,8 +60,3 @@ if(BUILD_TESTING AND EXISTS ${CMAKE_SOURCE_DIR}/tests/unit/purgatory/purgatory_t
   purgatory_mutant(RECHECK test_event_during_a_check_is_not_lost)
   purgatory_mutant(TWICE test_timeout_after_the_event_does_nothing)
 endif()
-
-if(EXISTS ${CMAKE_SOURCE_DIR}/bench/purgatory/bench_purgatory.c)
-  add_executable(bench_purgatory ${CMAKE_SOURCE_DIR}/bench/purgatory/bench_purgatory.c)
-  target_link_libraries(bench_purgatory PRIVATE bb_flags purgatory_static)
-endif()

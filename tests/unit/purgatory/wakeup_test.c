@@ -10,7 +10,7 @@
 
 #include "purg_test.h"
 
-#define OPS 20000
+#define OPS 8000
 #define AHEAD_MAX 3 /* of the parking thread before the events */
 
 struct pair {
