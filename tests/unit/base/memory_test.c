@@ -117,7 +117,7 @@ static void test_list_keeps_order_and_survives_removal_while_walking(void **stat
     const int want[] = {3, 0, 2, 4};
     for (size_t i = 0; i < COUNT_OF(want); i++) {
         struct list *n = list_pop_head(&head);
-        assert_non_null(n);
+        CHECK(n);
         assert_int_equal(LIST_ENTRY(n, struct thing, node)->number, want[i]);
     }
     assert_true(list_is_empty(&head));
