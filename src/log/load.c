@@ -1,0 +1,200 @@
+/* load.c - finds the logs of a directory at start: from the manifest, or from what lies there.
+ *
+ * Place:   log/, private. Thread: start-up. BLOCKS.
+ * Order:   marker and manifest are read, then removed durably [DIR-2]; without them every
+ * partition directory is listed and recovered from its synced marks, or, in a directory that
+ * Kafka wrote, from its recovery point; then marks are folded, so that the next crash scans only
+ * what comes now. */
+#include "log/dir_int.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct load {
+    struct logdir *dir;
+    struct map marks; /* struct mark_state */
+    struct map recovery_points, starts, hws; /* int64_t */
+    bool had_marks;
+};
+
+/* ---- one partition directory ---- */
+
+static void recovery_of(const struct load *l, const struct log *log, const char *name,
+                        struct log_recovery *r)
+{
+    int64_t at = 0;
+    *r = (struct log_recovery){.from = {.base = -1, .epoch = -1}};
+    r->mark = r->from;
+    if (checkpoint_get(&l->starts, name, &at)) { r->start = at; }
+    if (checkpoint_get(&l->hws, name, &at)) { r->hw = at; }
+    const struct mark_state *s = marks_state(&l->marks, log->topic_id, log->partition);
+    if (s) {
+        r->from = s->from;
+        r->mark = s->mark;
+        r->has_mark = s->has_mark;
+        if (s->start > r->start) { r->start = s->start; }
+        if (s->hw > r->hw) { r->hw = s->hw; }
+        if (!s->has_mark) { r->from.base = r->mark.base = -1; }
+    } else if (!l->had_marks && checkpoint_get(&l->recovery_points, name, &at)) {
+        r->from.offset = r->mark.offset = at;
+        r->has_mark = true;
+    }
+}
+
+static enum err load_log(struct load *l, const char *name, const char *topic, int32_t partition)
+{
+    struct logdir *dir = l->dir;
+    struct log *log = NULL;
+    struct log_seed seed = {.topic = topic, .partition = partition, .config = &dir->options.config};
+    enum err e = log_new(&dir->env, &seed, 0, &log);
+    if (e) { return e; }
+    e = partition_metadata_read(log, &log->topic_id);
+    if (e == ERR_NOTFOUND || e == ERR_MALFORMED || e == ERR_CORRUPT) {
+        log_warn(dir->options.logger, LOGGER_DIR, "%s/%s has no readable partition.metadata (%s)",
+                 dir->path, name, err_name(e));
+        e = ERR_OK; /* a zero topic id: the owner decides */
+    }
+    struct log_recovery r;
+    recovery_of(l, log, name, &r);
+    sys_mutex_lock(&log->lock);
+    if (!e) { e = log_recover(log, &r); }
+    sys_mutex_unlock(&log->lock);
+    if (e) {
+        log_unref(log);
+        return e;
+    }
+    dir->stats.logs_scanned_count += r.was_scanned;
+    dir->stats.scanned_bytes += r.scanned_bytes;
+    return logdir_add(dir, log);
+}
+
+/* A name in the data directory: a partition, something deleted, or not ours. */
+static enum err load_entry(void *ctx, const char *name, bool is_dir)
+{
+    struct load *l = ctx;
+    struct logdir *dir = l->dir;
+    char path[LOG_PATH_SIZE], topic[LOG_TOPIC_NAME_LEN_MAX + 1];
+    int32_t partition = 0;
+    if (!is_dir) { return ERR_OK; }
+    if (name_has_suffix(name, "-delete")) {
+        logdir_path_of(dir, name, path);
+        keeper_remove_later(&dir->keeper, path, 0, true);
+        return ERR_OK;
+    }
+    if (name_has_suffix(name, "-stray") || name_has_suffix(name, "-future") ||
+        !log_parse_dir_name(name, topic, &partition)) {
+        return ERR_OK;
+    }
+    if (dir->stats.was_clean && map_get(&dir->by_name, slice_str(name))) { return ERR_OK; }
+    enum err e = load_log(l, name, topic, partition);
+    if (e == ERR_IO || e == ERR_OFFLINE || e == ERR_NOMEM) { return e; }
+    if (e) {
+        log_error(dir->options.logger, LOGGER_DIR, "cannot load %s/%s: %s; it is left alone",
+                  dir->path, name, err_name(e));
+    }
+    return ERR_OK;
+}
+
+/* ---- the whole directory ---- */
+
+/* Kafka's JSON, one field of interest. Ours ends with a newline, which tells whose stop it was. */
+static enum err read_marker(struct logdir *dir, bool *is_ours)
+{
+    char path[LOG_PATH_SIZE];
+    uint8_t *at = NULL;
+    size_t size = 0;
+    *is_ours = false;
+    dir->stats.broker_epoch = -1;
+    logdir_path_of(dir, LOGDIR_MARKER, path);
+    enum err e = smallfile_read(dir->sys, path, &at, &size);
+    if (e) { return e; }
+    static const char key[] = "\"brokerEpoch\":";
+    const char *p = strstr((const char *)at, key);
+    if (p) { dir->stats.broker_epoch = strtoll(p + sizeof key - 1, NULL, 10); }
+    *is_ours = size > 0 && at[size - 1] == '\n';
+    mem_free(at);
+    return ERR_OK;
+}
+
+static enum err unlink_if(struct logdir *dir, const char *name)
+{
+    char path[LOG_PATH_SIZE];
+    logdir_path_of(dir, name, path);
+    enum err e = sys_path_unlink(dir->sys, path);
+    return e == ERR_NOTFOUND ? ERR_OK : e;
+}
+
+/* Side files of the directory are shortcuts: a damaged one is as good as none. */
+static void read_checkpoint(struct logdir *dir, const char *name, struct map *out)
+{
+    char path[LOG_PATH_SIZE];
+    logdir_path_of(dir, name, path);
+    enum err e = checkpoint_read(dir->sys, path, out);
+    if (e && e != ERR_NOTFOUND) {
+        log_warn(dir->options.logger, LOGGER_DIR, "%s is not usable (%s); going on without it",
+                 path, err_name(e));
+    }
+}
+
+static void forget_logs(struct logdir *dir)
+{
+    for (size_t i = 0; i < dir->logs_count; i++) {
+        log_unref(dir->logs[i]);
+    }
+    dir->logs_count = 0;
+    map_fini(&dir->by_name);
+    map_init(&dir->by_name);
+}
+
+static enum err load_clean(struct logdir *dir, bool is_ours)
+{
+    if (!is_ours) { return ERR_NOTFOUND; }
+    enum err e = manifest_load(dir);
+    if (e) {
+        log_warn(dir->options.logger, LOGGER_DIR,
+                 "%s/" LOGDIR_MANIFEST " is not usable (%s); reading every partition instead",
+                 dir->path, err_name(e));
+        forget_logs(dir);
+    }
+    return e;
+}
+
+enum err logdir_load(struct logdir *dir)
+{
+    struct load l = {.dir = dir};
+    bool is_ours = false;
+    enum err e = read_marker(dir, &is_ours);
+    if (e && e != ERR_NOTFOUND) { return e; }
+    dir->stats.was_clean = e == ERR_OK && load_clean(dir, is_ours) == ERR_OK;
+    e = unlink_if(dir, LOGDIR_MARKER);
+    if (!e) { e = unlink_if(dir, LOGDIR_MANIFEST); }
+    if (!e) { e = sys_dir_sync(dir->sys, dir->path); } /* [DIR-2] */
+    if (e) { return e; }
+    map_init(&l.marks);
+    map_init(&l.recovery_points);
+    map_init(&l.starts);
+    map_init(&l.hws);
+    if (!dir->stats.was_clean) {
+        e = marks_read(dir->sys, dir->path, &l.marks);
+        if (e && e != ERR_NOTFOUND && e != ERR_CORRUPT) { return e; }
+        l.had_marks = e == ERR_OK;
+        if (e == ERR_CORRUPT) {
+            log_warn(dir->options.logger, LOGGER_DIR,
+                     "%s/" LOGDIR_MARKS " is damaged; recovering from the checkpoint", dir->path);
+            e = unlink_if(dir, LOGDIR_MARKS);
+            if (e) { return e; }
+        }
+        read_checkpoint(dir, LOGDIR_RECOVERY_POINTS, &l.recovery_points);
+        read_checkpoint(dir, LOGDIR_STARTS, &l.starts);
+        read_checkpoint(dir, LOGDIR_HIGH_WATERMARKS, &l.hws);
+    }
+    e = sys_dir_list(dir->sys, dir->path, load_entry, &l);
+    marks_states_fini(&l.marks);
+    checkpoint_fini(&l.recovery_points);
+    checkpoint_fini(&l.starts);
+    checkpoint_fini(&l.hws);
+    if (!e) { e = marks_open(&dir->marks); }
+    if (!e && !dir->stats.was_clean) { e = logdir_checkpoint(dir, true); }
+    dir->stats.logs_count = dir->logs_count;
+    return e;
+}
