@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Compares protocol/*.msg with Kafka's definitions, field by field.
 
-    check_protocol.py SOURCE...
+    check_protocol.py [--protocol DIR] SOURCE...
 
 A SOURCE is a folder with Kafka's message definitions as JSON (searched with its subfolders), a Kafka jar, or a folder
 of jars (tools/peer/fetch.sh): the jars carry the definitions that Kafka was built from. Compared are key, kind,
 versions, flexible versions, listeners, stability, and of every field its place, type, versions, nullability, tag,
-default, ignorability and flexibility. Differences are printed, the exit status is 1 then."""
+default, ignorability and flexibility. --protocol names definitions other than ours, --reference is ignored.
+Differences are printed, the exit status is 1 then."""
 
 import json
 import re
@@ -136,10 +137,13 @@ class Check:
 
 def main():
     sources = [a for a in sys.argv[1:] if a != "--reference"]
+    protocol = ROOT / "protocol"
+    if sources[:1] == ["--protocol"]:
+        protocol, sources = Path(sources[1]), sources[2:]
     if not sources:
         raise SystemExit(__doc__)
     theirs = read_sources(sources)
-    ours = {m.name: m for m in msg.load(ROOT / "protocol")}
+    ours = {m.name: m for m in msg.load(protocol)}
     check = Check()
     for name in sorted(ours.keys() - theirs.keys()):
         check.differ(name, "message", "here", "missing")
