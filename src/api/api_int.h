@@ -114,19 +114,25 @@ enum kafka_error api_partition_error(const struct partition *p);
 enum kafka_error api_find_partition(struct api_call *call, struct slice topic, struct uuid id,
                                     int32_t index, struct partition **out);
 
-/* Submits one mutation list to the controller and parks the request until it is carried out or
- * timeout_ms has passed. The mutations lie in the park arena. done runs on the owner's thread with
- * the results; is_late: the time was over (the results must not be read; KAFKA_REQUEST_TIMED_OUT).
- * It answers with api_answer_later(). */
-typedef void api_mutations_done(struct api *api, struct api_reply *reply, void *ctx,
-                                struct controller_mutation *mutations, size_t count, bool is_late);
+/* What to do when the controller has carried out a request's mutations, or the time is over
+ * (is_late: then the results must not be read, and the answer is KAFKA_REQUEST_TIMED_OUT). Owner's
+ * thread or the caller's; frame and arena of the request are still there. Writes the answer
+ * (api_answer_begin, ..., api_answer_end) and returns that verdict. */
+typedef enum net_verdict api_mutations_done(struct api *api, const struct api_reply *reply,
+                                            void *ctx, const struct controller_mutation *mutations,
+                                            size_t count, bool is_late);
+
+/* Submits mutations to the controller and parks the request until they are carried out or
+ * timeout_ms has passed; with timeout_ms
+ * <= 0 nothing is submitted and the answer is late at once, as in Kafka. The mutations are copied.
+ */
 struct api_submit {
-    struct controller_mutation *mutations;
+    const struct controller_mutation *mutations;
     size_t count;
     bool is_dry_run;
     int32_t timeout_ms;
     api_mutations_done *done;
-    void *ctx; /* in the park arena */
+    void *ctx; /* in one of the request's arenas */
 };
 enum net_verdict api_submit(struct api_call *call, const struct api_submit *submit);
 
