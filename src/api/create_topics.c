@@ -259,7 +259,7 @@ static enum net_verdict create_answer(struct api *api, const struct api_reply *r
         const struct controller_mutation *done = t->error ? NULL : &mutations[t->mutation];
         enum kafka_error error = done ? mutation_error(done, is_late) : t->error;
         out->error_code = (int16_t)error;
-        if (error) {
+        if (error || !done) {
             out->error_message = slice_str(t->message);
             continue;
         }
