@@ -139,7 +139,7 @@ void wire_tag_close(struct wire_reader *r, struct wire_tag t)
     if (r->bad || !exact) { wire_fail(r); }
 }
 
-void wire_tags_skip(struct wire_reader *r)
+void wire_tags_skip_slow(struct wire_reader *r)
 {
     for (uint32_t n = wire_tags(r); n > 0 && !r->bad; n--) {
         struct wire_tag t = wire_tag_open(r);

@@ -206,8 +206,17 @@ struct wire_tag {
 uint32_t wire_tags(struct wire_reader *r);
 struct wire_tag wire_tag_open(struct wire_reader *r);
 void wire_tag_close(struct wire_reader *r, struct wire_tag t);
-/* A whole section that nobody understands. */
-void wire_tags_skip(struct wire_reader *r);
+/* A whole section that nobody understands; nearly always it is empty. */
+void wire_tags_skip_slow(struct wire_reader *r);
+
+static inline void wire_tags_skip(struct wire_reader *r)
+{
+    if (__builtin_expect(r->at < r->end && *r->at == 0, 1)) {
+        r->at++;
+        return;
+    }
+    wire_tags_skip_slow(r);
+}
 
 static inline void wire_tag_skip(struct wire_reader *r)
 {
