@@ -30,6 +30,9 @@ struct api_options {
 
 NODISCARD enum err api_create(const struct api_options *options, struct api **out);
 void api_destroy(struct api *api); /* accepts NULL; after net_stop() */
+/* Requests are answered from here on; earlier ones, between listening and registration, close their
+ * connection. */
+void api_open(struct api *api);
 /* The functions for net_start(); valid while the api lives. */
 const struct net_api *api_table(struct api *api);
 

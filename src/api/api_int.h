@@ -17,6 +17,7 @@ struct producer_ids;
 struct api {
     struct api_options options;
     struct net_api table;
+    _Atomic bool is_open; /* release in api_open(), acquire in dispatch */
     struct fetch_sessions *sessions;
     struct producer_ids *producer_ids;
     _Atomic(struct codec_scratch *) scratches[API_SCRATCHES]; /* idle ones; NULL: taken or none */

@@ -111,6 +111,7 @@ static enum net_verdict api_handle(void *ctx, struct net_request *req, uint64_t 
     struct wire_reader peek;
     struct request_header header;
     struct slice frame = slice_of(req->frame.at, req->frame.size);
+    if (!atomic_load_explicit(&api->is_open, memory_order_acquire)) { return NET_CLOSE; }
     wire_reader_init(&peek, frame);
     call.key = wire_i16(&peek);
     call.version = wire_i16(&peek);
@@ -174,6 +175,11 @@ void api_destroy(struct api *api)
     api_scratches_destroy(api);
     purg_destroy(api->waits);
     mem_free(api);
+}
+
+void api_open(struct api *api)
+{
+    atomic_store_explicit(&api->is_open, true, memory_order_release);
 }
 
 const struct net_api *api_table(struct api *api)

@@ -326,6 +326,7 @@ static enum err start_all(struct broker *b, char *message)
     e = api_create(&api, &b->api);
     if (!e) { e = start_net(b, message); }
     if (!e) { e = start_registration(b); }
+    if (!e) { api_open(b->api); }
     return e;
 }
 

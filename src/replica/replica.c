@@ -162,8 +162,8 @@ enum err replica_create(const struct replica_options *options, struct replica_ma
     m->options = *options;
     sys_mutex_init(&m->lock, SYS_RANK_REPLICAS);
     map_init(&m->table);
-    m->produce = purg_create(options->purg_env, NULL);
-    m->fetch = purg_create(options->purg_env, NULL);
+    m->produce = purg_create(options->purg_env, &(struct purg_options){0});
+    m->fetch = purg_create(options->purg_env, &(struct purg_options){0});
     if (!m->produce || !m->fetch) {
         replica_destroy(m, false, -1);
         return ERR_NOMEM;
