@@ -122,7 +122,7 @@ def output_of(command):
 
 def machine(options):
     memory = int(first_match("/proc/meminfo", r"MemTotal:\s+(\d+)", "0")) / 1024 / 1024
-    disk = output_of(["stat", "-f", "-c", "%T", os.path.dirname(os.path.abspath(options.data))])
+    disk = output_of(["findmnt", "-n", "-o", "FSTYPE", "-T", os.path.dirname(options.data)])
     java = output_of(["java", "-version"]).split("\n")[0]
     return [
         f"- Machine: {os.cpu_count()} cores of {first_match('/proc/cpuinfo', r'model name.*: (.*)')}"
@@ -141,7 +141,7 @@ def method(bench, options, seconds):
     return [
         f"- Legs: {options.pairs} pairs a case, Kafka and Barnabas in turn, {leg_s:g} s each (less"
         f" where {cases.LEG_BYTES_MAX / 1e9:g} GB were written first), a fresh topic each, deleted"
-        " and synced after; Kafka was warmed up for 30 s.",
+        f" and synced after; Kafka was warmed up for {6 if options.quick else 32} s.",
         "- Generator: `bench/wire`, one thread, epoll, prebuilt batches, every answer's error code"
         " checked; fetched bytes are dropped in the kernel. Latency in the open loop counts from the"
         " intended time. CPU is the process's own clock, of all its threads.",

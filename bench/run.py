@@ -162,9 +162,9 @@ class Bench:
                  f"p50 {result['p50_us']:.0f} p99 {result['p99_us']:.0f} us, "
                  f"others {result['foreign_share']:.0%}, steal {result['steal_share']:.0%}")
 
-    def warm_up(self, system, broker):
+    def warm_up(self, broker):
         # Barnabas has no compiler to wait for; it gets a fifth, for its caches and files.
-        share = 0.2 if self.options.quick or system != "kafka" else 1.0
+        share = 0.2 if self.options.quick or not isinstance(broker, kafka.Kafka) else 1.0
         for args, seconds in cases.WARM_UP:
             with contextlib.suppress(RuntimeError):  # a leg will show it
                 self.wire(broker, args, seconds * share)
@@ -184,7 +184,7 @@ class Bench:
                 stack.callback(broker.stop)
                 brokers[system] = broker.start()
                 self.say(f"{system} answers on {broker.port}; warming up")
-                self.warm_up(system, broker)
+                self.warm_up(broker)
             for case in wanted:
                 for pair in range(self.options.pairs):
                     for system, broker in brokers.items():
@@ -246,6 +246,7 @@ def parse(argv):
     parser.add_argument("--port", type=int, default=21100)
     parser.add_argument("--data", default=os.path.join(ROOT, "build/bench-data"))
     options = parser.parse_args(argv)
+    options.data = os.path.abspath(options.data)
     if options.quick:
         options.pairs = 2
     for path in [options.wire] + ([options.barnabas] if options.against == "barnabas" else []):
