@@ -134,7 +134,7 @@ static bool take_number(struct slice *text, uint8_t separator, int64_t max, int6
     size_t i = 0;
     for (; i < text->size && text->at[i] >= '0' && text->at[i] <= '9'; i++) {
         int digit = text->at[i] - '0';
-        if (v > (max - digit) / 10) { return false; }
+        if (v > max / 10 || v * 10 > max - digit) { return false; }
         v = v * 10 + digit;
     }
     if (i == 0) { return false; }
