@@ -280,6 +280,8 @@ static enum err cut_at(struct log *log, const struct plan *p, uint64_t limit, bo
     }
     if (e && e != ERR_RANGE && e != ERR_CORRUPT) { return e; }
     *to = (struct place){.pos = w.pos, .offset = w.offset_min, .known = true};
+    if (e == ERR_OK) { to->offset = h.base_offset; }
+    if (e == ERR_RANGE) { to->offset = p->to.offset; }
     return ERR_OK;
 }
 
