@@ -75,9 +75,6 @@ struct walk_record {
     bool has_key;
 };
 
-/* A record's bytes without its length: true when they are exactly one record. */
-bool batch_parse_record(const uint8_t *at, const uint8_t *end, struct walk_record *out);
-
 enum walk_result {
     WALK_OK,
     WALK_END, /* no byte is left */
@@ -102,23 +99,47 @@ void batch_walk_close(struct batch_walk *w);
 enum walk_result batch_walk_slow(struct batch_walk *w, struct walk_record *out);
 
 /* Reads an unsigned varint of at most 32 bits; NULL when cut, longer than five bytes or wider. */
+const uint8_t *batch_uvarint_slow(const uint8_t *p, const uint8_t *end, uint32_t *out);
+/* The same for 64 bits and ten bytes. */
+const uint8_t *batch_uvarlong_slow(const uint8_t *p, const uint8_t *end, uint64_t *out);
+
+/* One and two bytes here: lengths, deltas and counts of common records. */
 static inline const uint8_t *batch_uvarint(const uint8_t *p, const uint8_t *end, uint32_t *out)
 {
-    if (__builtin_expect(p < end && *p < 0x80, 1)) {
-        *out = *p;
-        return p + 1;
-    }
-    uint32_t v = 0;
-    for (unsigned shift = 0; shift < 35 && p < end; shift += 7) {
-        uint8_t b = *p++;
-        if (shift == 28 && b > 0x0f) { return NULL; }
-        v |= (uint32_t)(b & 0x7f) << shift;
-        if (b < 0x80) {
-            *out = v;
-            return p;
+    if (__builtin_expect(end - p >= 2, 1)) {
+        uint32_t low = p[0];
+        if (low < 0x80) {
+            *out = low;
+            return p + 1;
+        }
+        if (p[1] < 0x80) {
+            *out = (low & 0x7f) | (uint32_t)p[1] << 7;
+            return p + 2;
         }
     }
-    return NULL;
+    uint32_t v = 0;
+    p = batch_uvarint_slow(p, end, &v);
+    *out = v;
+    return p;
+}
+
+static inline const uint8_t *batch_uvarlong(const uint8_t *p, const uint8_t *end, uint64_t *out)
+{
+    if (__builtin_expect(end - p >= 2, 1)) {
+        uint64_t low = p[0];
+        if (low < 0x80) {
+            *out = low;
+            return p + 1;
+        }
+        if (p[1] < 0x80) {
+            *out = (low & 0x7f) | (uint64_t)p[1] << 7;
+            return p + 2;
+        }
+    }
+    uint64_t v = 0;
+    p = batch_uvarlong_slow(p, end, &v);
+    *out = v;
+    return p;
 }
 
 static inline int32_t batch_unzigzag(uint32_t v)
@@ -126,17 +147,71 @@ static inline int32_t batch_unzigzag(uint32_t v)
     return (int32_t)((v >> 1) ^ (~(v & 1) + 1));
 }
 
+static inline const uint8_t *batch_varint(const uint8_t *p, const uint8_t *end, int32_t *out)
+{
+    uint32_t raw = 0;
+    p = batch_uvarint(p, end, &raw);
+    *out = batch_unzigzag(raw);
+    return p;
+}
+
+/* Length and bytes; -1 is null. */
+static inline const uint8_t *batch_bytes(const uint8_t *p, const uint8_t *end, struct slice *out)
+{
+    int32_t size = 0;
+    p = batch_varint(p, end, &size);
+    if (__builtin_expect(!p || size < 0, 0)) {
+        *out = SLICE_NULL;
+        return size == -1 ? p : NULL;
+    }
+    if (end - p < size) { return NULL; }
+    *out = slice_of(p, (size_t)size);
+    return p + size;
+}
+
+/* True when count headers fill the bytes exactly. */
+bool batch_parse_headers(const uint8_t *p, const uint8_t *end, int32_t count);
+
+/* A record's bytes without its length: true when they are exactly one record. */
+__attribute__((always_inline)) static inline bool
+batch_parse_record(const uint8_t *p, const uint8_t *end, struct walk_record *out)
+{
+    if (p == end) { return false; }
+    uint64_t time = 0;
+    p = batch_uvarlong(p + 1, end, &time); /* behind the attributes: none is in use */
+    if (!p) { return false; }
+    out->timestamp_delta = (int64_t)((time >> 1) ^ (~(time & 1) + 1));
+    p = batch_varint(p, end, &out->offset_delta);
+    if (!p) { return false; }
+    p = batch_bytes(p, end, &out->key);
+    if (!p) { return false; }
+    out->has_key = out->key.at != NULL;
+    p = batch_bytes(p, end, &out->value);
+    if (!p || p == end) { return false; }
+    if (__builtin_expect(*p == 0, 1)) { /* no headers */
+        out->headers_count = 0;
+        out->headers = slice_of(end, 0);
+        return p + 1 == end;
+    }
+    p = batch_varint(p, end, &out->headers_count);
+    if (!p || out->headers_count < 0) { return false; }
+    out->headers = slice_of(p, (size_t)(end - p));
+    return batch_parse_headers(p, end, out->headers_count);
+}
+
 /* The next record. */
 static inline enum walk_result batch_walk_next(struct batch_walk *w, struct walk_record *out)
 {
-    uint32_t raw = 0;
-    const uint8_t *p = batch_uvarint(w->at, w->end, &raw);
-    int32_t size = batch_unzigzag(raw);
+    int32_t size = 0;
+    const uint8_t *p = batch_varint(w->at, w->end, &size);
     if (__builtin_expect(p != NULL && size >= 0 && w->end - p >= size, 1)) {
         w->at = p + size;
         return batch_parse_record(p, p + size, out) ? WALK_OK : WALK_BAD;
     }
-    return batch_walk_slow(w, out);
+    struct walk_record slow; /* of its own, so that *out can live in registers */
+    enum walk_result r = batch_walk_slow(w, &slow);
+    if (r == WALK_OK) { *out = slow; }
+    return r;
 }
 
 /* What the walk may decompress to. */

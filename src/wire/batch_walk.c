@@ -3,7 +3,22 @@
 #include "base/check.h"
 #include "wire/batch_int.h"
 
-static const uint8_t *parse_varlong(const uint8_t *p, const uint8_t *end, int64_t *out)
+const uint8_t *batch_uvarint_slow(const uint8_t *p, const uint8_t *end, uint32_t *out)
+{
+    uint32_t v = 0;
+    for (unsigned shift = 0; shift < 35 && p < end; shift += 7) {
+        uint8_t b = *p++;
+        if (shift == 28 && b > 0x0f) { return NULL; }
+        v |= (uint32_t)(b & 0x7f) << shift;
+        if (b < 0x80) {
+            *out = v;
+            return p;
+        }
+    }
+    return NULL;
+}
+
+const uint8_t *batch_uvarlong_slow(const uint8_t *p, const uint8_t *end, uint64_t *out)
 {
     uint64_t v = 0;
     for (unsigned shift = 0; shift < 70 && p < end; shift += 7) {
@@ -11,67 +26,24 @@ static const uint8_t *parse_varlong(const uint8_t *p, const uint8_t *end, int64_
         if (shift == 63 && b > 1) { return NULL; }
         v |= (uint64_t)(b & 0x7f) << shift;
         if (b < 0x80) {
-            *out = (int64_t)((v >> 1) ^ (~(v & 1) + 1));
+            *out = v;
             return p;
         }
     }
     return NULL;
 }
 
-static inline const uint8_t *parse_varint(const uint8_t *p, const uint8_t *end, int32_t *out)
-{
-    uint32_t raw = 0;
-    p = batch_uvarint(p, end, &raw);
-    *out = batch_unzigzag(raw);
-    return p;
-}
-
-/* Length and bytes; -1 is null. */
-static inline const uint8_t *parse_bytes(const uint8_t *p, const uint8_t *end, struct slice *out)
-{
-    int32_t size = 0;
-    p = parse_varint(p, end, &size);
-    if (__builtin_expect(!p, 0)) { return NULL; }
-    if (size < 0) {
-        *out = SLICE_NULL;
-        return size == -1 ? p : NULL;
-    }
-    if (end - p < size) { return NULL; }
-    *out = slice_of(p, (size_t)size);
-    return p + size;
-}
-
-static bool parse_headers(const uint8_t *p, const uint8_t *end, int32_t count)
+bool batch_parse_headers(const uint8_t *p, const uint8_t *end, int32_t count)
 {
     for (int32_t i = 0; i < count; i++) {
         struct slice key;
         struct slice value;
-        p = parse_bytes(p, end, &key);
+        p = batch_bytes(p, end, &key);
         if (!p || !key.at) { return false; }
-        p = parse_bytes(p, end, &value);
+        p = batch_bytes(p, end, &value);
         if (!p) { return false; }
     }
     return p == end;
-}
-
-bool batch_parse_record(const uint8_t *p, const uint8_t *end, struct walk_record *out)
-{
-    if (p == end) { return false; }
-    p++; /* attributes: none is in use */
-    p = parse_varlong(p, end, &out->timestamp_delta);
-    if (!p) { return false; }
-    p = parse_varint(p, end, &out->offset_delta);
-    if (!p) { return false; }
-    p = parse_bytes(p, end, &out->key);
-    if (!p) { return false; }
-    out->has_key = out->key.at != NULL;
-    p = parse_bytes(p, end, &out->value);
-    if (!p) { return false; }
-    p = parse_varint(p, end, &out->headers_count);
-    if (!p) { return false; }
-    out->headers = slice_of(p, (size_t)(end - p));
-    if (__builtin_expect(out->headers_count == 0, 1)) { return p == end; }
-    return out->headers_count > 0 && parse_headers(p, end, out->headers_count);
 }
 
 enum err batch_walk_open(struct batch_walk *w, struct codec_scratch *scratch,
@@ -140,7 +112,12 @@ static bool long_varlong(struct long_record *r, unsigned bytes_max, int64_t *out
     uint8_t buf[10];
     for (unsigned i = 0; i < bytes_max; i++) {
         if (!long_byte(r, &buf[i])) { return false; }
-        if (buf[i] < 0x80) { return parse_varlong(buf, buf + i + 1, out) != NULL; }
+        if (buf[i] < 0x80) {
+            uint64_t v = 0;
+            bool ok = batch_uvarlong_slow(buf, buf + i + 1, &v) != NULL;
+            *out = (int64_t)((v >> 1) ^ (~(v & 1) + 1));
+            return ok;
+        }
     }
     return false;
 }
@@ -200,7 +177,7 @@ enum walk_result batch_walk_slow(struct batch_walk *w, struct walk_record *out)
     if (w->more && !refill(w)) { return WALK_STREAM; }
     if (w->at == w->end) { return WALK_END; }
     int32_t size = 0;
-    const uint8_t *p = parse_varint(w->at, w->end, &size);
+    const uint8_t *p = batch_varint(w->at, w->end, &size);
     if (!p || size < 0) { return WALK_BAD; }
     if (w->end - p >= size) {
         w->at = p + size;
