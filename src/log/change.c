@@ -170,13 +170,13 @@ static enum err find_cut(struct log *log, uint32_t i, int64_t offset, uint64_t *
     struct segment *s = &log->segments[i];
     struct walk w;
     struct batch_header h;
-    walk_init(&w, s->file, 0, s->size, s->base, true);
+    struct walk_span span = log_span(s);
+    walk_init(&w, &span, 0);
     while ((e = walk_peek(&w, &h)) != ERR_RANGE) {
         struct log_rot rot;
         if (e == ERR_CORRUPT) {
             if (!log_rot_find_pos(log, s->base, w.pos, &rot) || rot.offset_end > offset) { break; }
-            w.pos = rot.pos_end;
-            w.offset_min = rot.offset_end;
+            walk_leave_rot(&w, &rot);
             continue;
         }
         if (e) { return log_device_error(log, e, "reading a segment"); }

@@ -325,7 +325,8 @@ enum err log_segment_time(struct log *log, uint32_t i)
     s = &log->segments[i];
     struct walk w;
     struct batch_header h;
-    walk_init(&w, s->file, 0, s->size, s->base, true);
+    struct walk_span span = log_span(s);
+    walk_init(&w, &span, 0);
     s->time_max = -1;
     while ((e = walk_peek(&w, &h)) == ERR_OK) {
         if (h.max_timestamp > s->time_max) {
@@ -337,38 +338,6 @@ enum err log_segment_time(struct log *log, uint32_t i)
     if (e == ERR_RANGE || e == ERR_CORRUPT) { return ERR_OK; }
     s->time_max = LOG_TIME_UNKNOWN;
     return log_device_error(log, e, "reading a segment");
-}
-
-/* ---- rot ---- */
-
-bool log_rot_find_pos(const struct log *log, int64_t base, uint64_t pos, struct log_rot *out)
-{
-    for (uint32_t i = 0; i < log->rot_count; i++) {
-        const struct log_rot *r = &log->rot[i];
-        if (r->base == base && pos >= r->pos && pos < r->pos_end) {
-            *out = *r;
-            return true;
-        }
-    }
-    return false;
-}
-
-void log_rot_add(struct log *log, const struct log_rot *rot)
-{
-    struct log_rot known;
-    if (log_rot_find_pos(log, rot->base, rot->pos, &known)) { return; }
-    atomic_fetch_add_explicit(&log->rot_total, 1, memory_order_relaxed);
-    log_error(
-        log->env->logger, LOGGER_LOG,
-        "%s-%d: rotten bytes in segment %lld from %llu to %llu: offsets %lld to %lld cannot be "
-        "read; nothing was cut",
-        log->topic, log->partition, (long long)rot->base, (unsigned long long)rot->pos,
-        (unsigned long long)rot->pos_end, (long long)rot->offset, (long long)rot->offset_end - 1);
-    if (log->rot_count == LOG_ROT_COUNT_MAX) { return; }
-    struct log_rot *at = mem_realloc(log->rot, (log->rot_count + 1) * sizeof *at);
-    if (!at) { return; } /* found again at the next read */
-    log->rot = at;
-    log->rot[log->rot_count++] = *rot;
 }
 
 /* ---- rolling ---- */

@@ -81,28 +81,45 @@ NODISCARD enum err index_file_last_time(struct sys_file *f, bool *found, struct 
 
 #define WALK_BLOCK 4096u
 
-struct walk {
+/* The bytes to walk over: one segment's published part. */
+struct walk_span {
     struct sys_file *file;
+    int64_t base; /* offsets are in [base, end) */
+    int64_t end;
+    uint64_t size;
+    bool may_block;
+};
+
+struct walk {
+    struct walk_span span;
     uint64_t pos; /* of the next batch */
     uint64_t end; /* of the part that may be looked at */
     int64_t offset_min; /* the next batch must start at or behind it */
-    bool may_block;
+    bool has_prev; /* the batch before pos was walked over; it began at: */
+    uint64_t prev_pos;
+    int64_t prev_min;
     uint64_t block_pos;
     size_t block_size;
     uint8_t block[WALK_BLOCK];
 };
 
-void walk_init(struct walk *w, struct sys_file *file, uint64_t pos, uint64_t end,
-               int64_t offset_min, bool may_block);
+void walk_init(struct walk *w, const struct walk_span *span, uint64_t pos);
 /* The header of the batch at w->pos, without moving. ERR_RANGE: at the end. ERR_CORRUPT: no batch
  * there. ERR_AGAIN: cold and may_block is false. */
 NODISCARD enum err walk_peek(struct walk *w, struct batch_header *out);
 /* Moves behind the batch that walk_peek() gave. */
 void walk_advance(struct walk *w, const struct batch_header *h);
-/* Searches for the next place in [from, to) where a batch with a right CRC and a base offset of at
- * least offset_min begins. *pos = to when there is none. */
-NODISCARD enum err walk_resync(struct sys_file *file, uint64_t from, uint64_t to,
-                               int64_t offset_min, uint64_t *pos, int64_t *offset);
+/* Searches for the next place in [from, span->size) where a batch with a right CRC and a base
+ * offset of at least offset_min begins. *pos = size, *offset = end when there is none. BLOCKS. */
+NODISCARD enum err walk_resync(const struct walk_span *span, uint64_t from, int64_t offset_min,
+                               uint64_t *pos, int64_t *offset);
+
+struct log_rot;
+/* After ERR_CORRUPT: how far the damage reaches. The batch before may be the liar (a wrong length
+ * or offset in a header that looked sound), which its CRC or the batch at pos tells. BLOCKS. */
+NODISCARD enum err walk_find_rot(struct walk *w, struct log_rot *rot);
+/* Goes on behind it. */
+void walk_leave_rot(struct walk *w, const struct log_rot *rot);
 
 /* ---- segments ---- */
 
@@ -140,6 +157,7 @@ struct log_warm {
     struct index index; /* of the active segment */
     struct producers producers;
     bool producers_stale; /* must be rebuilt before the next check */
+    int32_t last_epoch; /* of the last batch when the log was warmed up, -1: it has none */
     uint64_t bytes_since_index;
     uint64_t reserved_end; /* LOG_RESERVE_OFF: the file system cannot */
     uint32_t reserve_step;
@@ -321,11 +339,22 @@ void log_note_batch(struct log *log, const struct batch_header *h, int64_t time_
 void log_mark_dirty(struct log *log, bool urgent);
 void log_publish_end(struct log *log, int64_t leo) HOLDS(log->lock);
 
-/* ---- rot ---- */
+/* ---- rot (rot.c) ---- */
 
 bool log_rot_find_pos(const struct log *log, int64_t base, uint64_t pos, struct log_rot *out)
     HOLDS(log->lock);
 void log_rot_add(struct log *log, const struct log_rot *rot) HOLDS(log->lock);
+/* After ERR_CORRUPT of a walk: finds the damage, notes it, goes on behind it. ERR_AGAIN when that
+ * would have to read and the walk may not block. */
+NODISCARD enum err log_skip_rot(struct log *log, struct walk *w, struct log_rot *rot)
+    HOLDS(log->lock);
+/* The same for who does not hold the lock. */
+NODISCARD enum err log_skip_rot_unlocked(struct log *log, struct walk *w, struct log_rot *rot);
+static inline struct walk_span log_span(const struct segment *s)
+{
+    return (struct walk_span){
+        .file = s->file, .base = s->base, .end = s->end, .size = s->size, .may_block = true};
+}
 
 /* ---- recovery (recover.c) ---- */
 

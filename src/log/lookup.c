@@ -14,9 +14,7 @@ struct copied {
 
 /* What a search of one segment needs, taken under the lock. */
 struct view {
-    struct sys_file *file;
-    int64_t base;
-    uint64_t size;
+    struct walk_span span; /* with a reference to the file */
     uint64_t pos; /* where to start */
 };
 
@@ -34,7 +32,7 @@ static enum err copy_batch(const struct view *v, uint64_t pos, const struct batc
     out->at = mem_alloc(out->size);
     if (!out->at) { return ERR_NOMEM; }
     size_t got = 0;
-    enum err e = sys_file_read(v->file, out->at, out->size, pos, &got);
+    enum err e = sys_file_read(v->span.file, out->at, out->size, pos, &got);
     if (!e && got < out->size) { e = ERR_CORRUPT; }
     if (e) { copied_free(out); }
     return e;
@@ -68,11 +66,12 @@ static enum err view_make(struct log *log, uint32_t i, int64_t time_ms, struct v
         if (e && e != ERR_NOTFOUND) { return log_device_error(log, e, "reading an index"); }
         if (e) { found = false; }
     }
-    *v = (struct view){.file = sys_file_ref(s->file), .base = s->base, .size = s->size};
+    *v = (struct view){.span = log_span(s)};
+    sys_file_ref(s->file);
     if (!found || n.pos >= s->size) { return ERR_OK; }
     struct walk w;
     struct batch_header h;
-    walk_init(&w, s->file, n.pos, s->size, s->base, true);
+    walk_init(&w, &v->span, n.pos);
     if (walk_peek(&w, &h) == ERR_OK && batch_last_offset(&h) == s->base + n.offset) {
         v->pos = n.pos; /* [SEG-3] */
     }
@@ -85,20 +84,12 @@ static enum err next_batch(struct log *log, struct view *v, int64_t time_ms, str
     struct walk w;
     struct batch_header h;
     enum err e;
-    walk_init(&w, v->file, v->pos, v->size, v->base, true);
+    walk_init(&w, &v->span, v->pos);
     while ((e = walk_peek(&w, &h)) != ERR_RANGE) {
         if (e == ERR_CORRUPT) {
             struct log_rot rot;
-            sys_mutex_lock(&log->lock);
-            bool known = log_rot_find_pos(log, v->base, w.pos, &rot);
-            sys_mutex_unlock(&log->lock);
-            if (!known) {
-                e = walk_resync(v->file, w.pos + 1, v->size, w.offset_min, &rot.pos_end,
-                                &rot.offset_end);
-                if (e) { return e; }
-            }
-            w.pos = rot.pos_end;
-            w.offset_min = rot.offset_end;
+            e = log_skip_rot_unlocked(log, &w, &rot);
+            if (e) { return e; }
             continue;
         }
         if (e) { return e; }
@@ -175,10 +166,10 @@ enum err log_offset_by_time(struct log *log, int64_t time_ms, int64_t offset_max
         if (e == ERR_NOTFOUND) { return ERR_OK; }
         if (e) { return e; }
         e = search_segment(log, &v, time_ms, offset_max, out);
-        sys_file_unref(v.file);
+        sys_file_unref(v.span.file);
         if (e == ERR_RANGE) { return ERR_OK; }
         if (e != ERR_NOTFOUND) { return e == ERR_IO ? log_device_error(log, e, "reading") : e; }
-        base_min = v.base + 1; /* the index promised too much */
+        base_min = v.span.base + 1; /* the index promised too much */
     }
 }
 
@@ -220,7 +211,7 @@ enum err log_offset_of_max_time(struct log *log, struct log_time_offset *out)
                                         .leader_epoch = c.header.leader_epoch};
     }
     copied_free(&c);
-    sys_file_unref(v.file);
+    sys_file_unref(v.span.file);
     if (e == ERR_NOTFOUND) { return ERR_OK; }
     return e == ERR_IO ? log_device_error(log, e, "reading") : e;
 }

@@ -19,7 +19,11 @@
 #define MANIFEST_ROT_SIZE 40u
 #define MANIFEST_HEAD_SIZE 16u
 
-enum manifest_flag { MANIFEST_NO_PRODUCERS = 1, MANIFEST_SEGMENT_EXISTS = 1 };
+enum manifest_flag {
+    MANIFEST_NO_PRODUCERS = 1,
+    MANIFEST_EPOCHS_UNREAD = 2,
+    MANIFEST_SEGMENT_EXISTS = 1
+};
 
 static void put_log(struct wire_writer *w, struct log *log) HOLDS(log->lock);
 static void put_log(struct wire_writer *w, struct log *log)
@@ -31,7 +35,9 @@ static void put_log(struct wire_writer *w, struct log *log)
     wire_put_i64(w, log_hw(log));
     wire_put_i64(w, log_leo(log));
     wire_put_i64(w, log->snapshot_loose);
-    wire_put_u8(w, log->has_no_producers ? MANIFEST_NO_PRODUCERS : 0);
+    unsigned flags = log->has_no_producers ? MANIFEST_NO_PRODUCERS : 0;
+    if (!log->epochs_loaded) { flags |= MANIFEST_EPOCHS_UNREAD; }
+    wire_put_u8(w, (uint8_t)flags);
     wire_put_u32(w, log->segments_count);
     for (uint32_t i = 0; i < log->segments_count; i++) {
         const struct segment *s = &log->segments[i];
@@ -72,11 +78,8 @@ enum err manifest_write(struct logdir *dir)
     for (size_t i = 0; i < dir->logs_count; i++) {
         struct log *log = dir->logs[i];
         sys_mutex_lock(&log->lock);
-        /* What was not read since the start is as the files say. */
-        enum err e = log_load_epochs(log);
-        if (!e) { put_log(&w, log); }
+        put_log(&w, log);
         sys_mutex_unlock(&log->lock);
-        if (e) { wire_writer_fail(&w, e); }
     }
     enum err e = wire_writer_finish(&w);
     if (!e) {
@@ -129,7 +132,6 @@ static enum err take_epochs(struct wire_reader *r, struct log *log) NO_THREAD_SA
         enum err e = epochs_assign(&log->epochs, epoch, start, &changed);
         if (e) { return e == ERR_NOMEM ? e : ERR_MALFORMED; }
     }
-    log->epochs_loaded = true;
     return ERR_OK;
 }
 
@@ -170,6 +172,7 @@ static enum err take_log(struct wire_reader *r, struct logdir *dir,
     if (e) { return e; }
     log->snapshot_loose = loose;
     log->has_no_producers = (flags & MANIFEST_NO_PRODUCERS) != 0;
+    log->epochs_loaded = (flags & MANIFEST_EPOCHS_UNREAD) == 0;
     atomic_store_explicit(&log->start, start, memory_order_relaxed);
     atomic_store_explicit(&log->hw, hw, memory_order_relaxed);
     atomic_store_explicit(&log->synced, leo, memory_order_relaxed);

@@ -174,40 +174,24 @@ static enum err seek_entry(struct log *log, const struct plan *p, struct seek s,
     return e;
 }
 
+static struct walk_span span_of(const struct plan *p, bool may_block)
+{
+    return (struct walk_span){
+        .file = p->file, .base = p->base, .end = p->end, .size = p->size, .may_block = may_block};
+}
+
 /* Begins a walk at an index entry if its batch agrees [RD-2], else at the front. */
 static enum err walk_at(const struct plan *p, const struct index_entry *n, bool may_block,
                         struct walk *w)
 {
     struct batch_header h;
-    walk_init(w, p->file, n->pos, p->size, p->base, may_block);
+    struct walk_span span = span_of(p, may_block);
+    walk_init(w, &span, n->pos);
     if (n->pos == 0) { return ERR_OK; }
     enum err e = walk_peek(w, &h);
     if (e == ERR_OK && batch_last_offset(&h) == p->base + n->offset) { return ERR_OK; }
     if (e && e != ERR_CORRUPT) { return e; }
-    walk_init(w, p->file, 0, p->size, p->base, may_block);
-    return ERR_OK;
-}
-
-/* At bytes that are no batch: finds the range, notes it, and steps behind it. [RD-3] */
-static enum err step_over_rot(struct log *log, const struct plan *p, struct walk *w,
-                              struct log_rot *rot)
-{
-    sys_mutex_lock(&log->lock);
-    bool known = log_rot_find_pos(log, p->base, w->pos, rot);
-    sys_mutex_unlock(&log->lock);
-    if (!known) {
-        if (!w->may_block) { return ERR_AGAIN; }
-        *rot = (struct log_rot){.base = p->base, .pos = w->pos, .offset = w->offset_min};
-        enum err e = walk_resync(p->file, w->pos + 1, p->size, w->offset_min, &rot->pos_end,
-                                 &rot->offset_end);
-        if (e) { return e; }
-        if (rot->pos_end >= p->size) { rot->offset_end = p->end; }
-        sys_mutex_lock(&log->lock);
-        log_rot_add(log, rot);
-        sys_mutex_unlock(&log->lock);
-    }
-    w->pos = rot->pos_end;
-    w->offset_min = rot->offset_end;
+    walk_init(w, &span, 0);
     return ERR_OK;
 }
 
@@ -235,11 +219,15 @@ static enum err locate(struct log *log, const struct plan *p, struct locate l, s
     if (!l.may_block && index_is_cold(p)) { return ERR_AGAIN; }
     enum err e = seek_entry(log, p, (struct seek){.key = (uint32_t)(l.offset - p->base)}, &n);
     if (!e) { e = walk_at(p, &n, l.may_block, &w); }
+    bool found = false;
     while (!e && (e = walk_peek(&w, &h)) != ERR_RANGE) {
         if (e == ERR_CORRUPT) {
             struct log_rot rot;
-            e = step_over_rot(log, p, &w, &rot);
+            e = log_skip_rot_unlocked(log, &w, &rot);
+            if (e == ERR_AGAIN && found) { return ERR_OK; }
             if (e) { return e; }
+            if (found && rot.pos > place->pos) { return ERR_OK; }
+            found = false;
             if (l.offset >= rot.offset && l.offset < rot.offset_end) {
                 *place = (struct place){.pos = rot.pos, .offset = rot.offset, .known = true};
                 return l.is_end ? ERR_OK : ERR_CORRUPT;
@@ -247,13 +235,16 @@ static enum err locate(struct log *log, const struct plan *p, struct locate l, s
             continue;
         }
         if (e) { return e; }
+        if (found) { return ERR_OK; }
         if (batch_last_offset(&h) >= l.offset) {
             *place = (struct place){.pos = w.pos, .offset = h.base_offset, .known = true};
-            return ERR_OK;
+            /* Believed when the next batch agrees: a header's offsets are under no CRC. */
+            found = true;
         }
         walk_advance(&w, &h);
     }
     if (e != ERR_RANGE) { return e; }
+    if (found) { return ERR_OK; }
     *place = (struct place){.pos = p->size, .offset = p->end, .known = true};
     return ERR_OK;
 }
@@ -272,7 +263,9 @@ static enum err cut_at(struct log *log, const struct plan *p, uint64_t limit, bo
         if (e) { return e; }
     }
     if (n.pos <= p->from.pos || w.pos < p->from.pos) {
-        walk_init(&w, p->file, p->from.pos, p->to.pos, p->from.offset, may_block);
+        struct walk_span span = span_of(p, may_block);
+        walk_init(&w, &span, p->from.pos);
+        w.offset_min = p->from.offset;
     }
     w.end = p->to.pos;
     while ((e = walk_peek(&w, &h)) == ERR_OK && w.pos + batch_size(&h) <= limit) {
@@ -304,7 +297,8 @@ static enum err first_size(const struct plan *p, bool may_block, uint64_t *size,
 {
     struct walk w;
     struct batch_header h;
-    walk_init(&w, p->file, p->from.pos, p->to.pos, p->base, may_block);
+    struct walk_span span = span_of(p, may_block);
+    walk_init(&w, &span, p->from.pos);
     enum err e = walk_peek(&w, &h);
     if (e) { return e == ERR_RANGE ? ERR_CORRUPT : e; }
     *size = batch_size(&h);

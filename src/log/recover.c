@@ -86,6 +86,7 @@ struct scan {
     size_t buf_size;
     uint64_t pos;
     int64_t next; /* the least offset that may come */
+    int64_t end; /* offsets of this segment are below it: where it is known */
     int64_t time_max, time_max_offset;
 };
 
@@ -115,7 +116,8 @@ static enum err scan_batch(struct scan *s, uint64_t size, struct batch_header *h
     if (s->buf_size - at < BATCH_HEADER_SIZE) { return ERR_CORRUPT; }
     e = batch_peek(slice_of(s->buf + at, s->buf_size - at), h);
     if (e || batch_size(h) > size - s->pos || h->base_offset < s->next ||
-        h->last_offset_delta < 0 || h->base_offset > INT64_MAX - INT32_MAX - 1) {
+        h->last_offset_delta < 0 || h->base_offset > INT64_MAX - INT32_MAX - 1 ||
+        batch_last_offset(h) >= s->end) {
         return ERR_CORRUPT;
     }
     e = scan_fill(s, batch_size(h));
@@ -153,7 +155,9 @@ static enum err scan_rot(struct scan *s, uint32_t i, struct synced synced) NO_TH
     struct segment *g = &s->log->segments[i];
     struct log_rot rot = {.base = g->base, .pos = s->pos, .offset = s->next};
     uint64_t limit = synced.pos < g->size ? synced.pos : g->size;
-    enum err e = walk_resync(s->file, s->pos + 1, g->size, s->next, &rot.pos_end, &rot.offset_end);
+    struct walk_span span = log_span(g);
+    span.end = s->end;
+    enum err e = walk_resync(&span, s->pos + 1, s->next, &rot.pos_end, &rot.offset_end);
     if (e) { return e; }
     bool found = rot.pos_end < g->size;
     if (!found && !synced.is_sure) { return ERR_CORRUPT; }
@@ -175,11 +179,15 @@ static enum err scan_segment(struct scan *s, uint32_t i) NO_THREAD_SAFETY
     struct log *log = s->log;
     struct segment *g = &log->segments[i];
     struct synced synced = synced_in(s->r, g);
+    bool last = i + 1 == log->segments_count;
     s->buf_size = 0;
     s->time_max = -1;
     s->time_max_offset = g->base;
     for (;;) {
         struct batch_header h;
+        /* Offsets are under no CRC; a bound on them is the next segment, or the mark. */
+        bool below = last && s->r->has_mark && s->r->mark.base == g->base && s->pos < synced.pos;
+        s->end = !last ? g->end : below ? s->r->mark.offset : INT64_MAX;
         enum err e = scan_batch(s, g->size, &h);
         if (e == ERR_RANGE) { return ERR_OK; }
         if (e == ERR_CORRUPT && s->pos < synced.pos) {
@@ -252,12 +260,12 @@ static enum err rebuild_index(struct log *log, uint32_t i)
     uint64_t since = 0;
     int64_t time = -1, time_offset = g->base;
     enum err e = ERR_OK;
-    walk_init(&w, g->file, 0, g->size, g->base, true);
+    struct walk_span span = log_span(g);
+    walk_init(&w, &span, 0);
     while (!e && (e = walk_peek(&w, &h)) != ERR_RANGE) {
         struct log_rot rot;
         if (e == ERR_CORRUPT && log_rot_find_pos(log, g->base, w.pos, &rot)) {
-            w.pos = rot.pos_end;
-            w.offset_min = rot.offset_end;
+            walk_leave_rot(&w, &rot);
             e = ERR_OK;
             continue;
         }

@@ -277,8 +277,10 @@ static void state_apply(struct mark_state *s, const struct mark_entry *e)
     }
     if (e->hw > s->hw) { s->hw = e->hw; }
     if (e->kind == MARK_LOWERED && s->hw > e->mark.offset) { s->hw = e->mark.offset; }
+    /* A log that came after the fold is looked at from its beginning. */
+    if (!s->has_mark) { s->from = (struct log_mark){.epoch = -1}; }
     bool lower = e->kind == MARK_LOWERED && e->mark.offset < s->from.offset;
-    if (!s->has_mark || e->kind == MARK_FOLD || lower) { s->from = e->mark; }
+    if (e->kind == MARK_FOLD || lower) { s->from = e->mark; }
     s->mark = e->mark;
     s->has_mark = true;
 }

@@ -8,14 +8,13 @@
 
 #define RESYNC_BLOCK (256u << 10)
 
-void walk_init(struct walk *w, struct sys_file *file, uint64_t pos, uint64_t end,
-               int64_t offset_min, bool may_block)
+void walk_init(struct walk *w, const struct walk_span *span, uint64_t pos)
 {
-    w->file = file;
+    w->span = *span;
     w->pos = pos;
-    w->end = end;
-    w->offset_min = offset_min;
-    w->may_block = may_block;
+    w->end = span->size;
+    w->offset_min = span->base;
+    w->has_prev = false;
     w->block_pos = 0;
     w->block_size = 0;
 }
@@ -24,10 +23,10 @@ static enum err walk_fill(struct walk *w)
 {
     uint64_t left = w->end - w->pos;
     size_t size = left < WALK_BLOCK ? (size_t)left : WALK_BLOCK;
-    if (!w->may_block && !sys_file_is_warm(w->file, w->pos, size)) { return ERR_AGAIN; }
+    if (!w->span.may_block && !sys_file_is_warm(w->span.file, w->pos, size)) { return ERR_AGAIN; }
     w->block_pos = w->pos;
     w->block_size = 0;
-    return sys_file_read(w->file, w->block, size, w->pos, &w->block_size);
+    return sys_file_read(w->span.file, w->block, size, w->pos, &w->block_size);
 }
 
 enum err walk_peek(struct walk *w, struct batch_header *out)
@@ -44,7 +43,8 @@ enum err walk_peek(struct walk *w, struct batch_header *out)
         return ERR_CORRUPT;
     }
     if (batch_size(out) > w->end - w->pos || out->base_offset < w->offset_min ||
-        out->last_offset_delta < 0 || out->base_offset > INT64_MAX - INT32_MAX - 1) {
+        out->last_offset_delta < 0 || out->base_offset > INT64_MAX - INT32_MAX - 1 ||
+        batch_last_offset(out) >= w->span.end) {
         return ERR_CORRUPT;
     }
     return ERR_OK;
@@ -52,53 +52,60 @@ enum err walk_peek(struct walk *w, struct batch_header *out)
 
 void walk_advance(struct walk *w, const struct batch_header *h)
 {
+    w->has_prev = true;
+    w->prev_pos = w->pos;
+    w->prev_min = w->offset_min;
     w->pos += batch_size(h);
     w->offset_min = batch_last_offset(h) + 1;
 }
 
-/* A header that could begin a batch, and the CRC of the whole agrees. */
-static enum err resync_try(struct sys_file *file, uint64_t pos, uint64_t to, int64_t offset_min,
-                           const uint8_t *head, bool *ok, int64_t *offset)
+/* Is there a whole batch at pos, with a right CRC and offsets in [offset_min, span->end)? */
+static enum err check_batch(const struct walk_span *span, uint64_t pos, int64_t offset_min,
+                            bool *ok, struct batch_header *h)
 {
+    uint8_t head[BATCH_HEADER_SIZE];
+    size_t got = 0;
     *ok = false;
-    struct batch_header h;
-    if (batch_peek(slice_of(head, BATCH_HEADER_SIZE), &h) != ERR_OK) { return ERR_OK; }
-    if (batch_size(&h) > to - pos || h.base_offset < offset_min || h.last_offset_delta < 0) {
+    if (pos > span->size || span->size - pos < BATCH_HEADER_SIZE) { return ERR_OK; }
+    enum err e = sys_file_read(span->file, head, sizeof head, pos, &got);
+    if (e || got < sizeof head || batch_peek(slice_of(head, got), h) != ERR_OK) { return e; }
+    if (batch_size(h) > span->size - pos || h->base_offset < offset_min ||
+        h->last_offset_delta < 0 || h->base_offset > INT64_MAX - INT32_MAX - 1 ||
+        batch_last_offset(h) >= span->end) {
         return ERR_OK;
     }
-    uint8_t *buf = mem_alloc(batch_size(&h));
+    uint8_t *buf = mem_alloc(batch_size(h));
     if (!buf) { return ERR_NOMEM; }
-    size_t got = 0;
-    enum err e = sys_file_read(file, buf, batch_size(&h), pos, &got);
-    if (!e && got == batch_size(&h) && batch_check_crc(slice_of(buf, got)) == ERR_OK) {
-        *ok = true;
-        *offset = h.base_offset;
-    }
+    e = sys_file_read(span->file, buf, batch_size(h), pos, &got);
+    *ok = !e && got == batch_size(h) && batch_check_crc(slice_of(buf, got)) == ERR_OK;
     mem_free(buf);
     return e;
 }
 
-enum err walk_resync(struct sys_file *file, uint64_t from, uint64_t to, int64_t offset_min,
-                     uint64_t *pos, int64_t *offset)
+enum err walk_resync(const struct walk_span *span, uint64_t from, int64_t offset_min, uint64_t *pos,
+                     int64_t *offset)
 {
-    *pos = to;
-    *offset = offset_min;
+    *pos = span->size;
+    *offset = span->end;
     uint8_t *block = mem_alloc(RESYNC_BLOCK);
     if (!block) { return ERR_NOMEM; }
     enum err e = ERR_OK;
     uint64_t at = from;
-    while (!e && at + BATCH_HEADER_SIZE <= to) {
-        size_t want = to - at < RESYNC_BLOCK ? (size_t)(to - at) : RESYNC_BLOCK, got = 0;
-        e = sys_file_read(file, block, want, at, &got);
+    while (!e && at + BATCH_HEADER_SIZE <= span->size) {
+        size_t want = span->size - at < RESYNC_BLOCK ? (size_t)(span->size - at) : RESYNC_BLOCK;
+        size_t got = 0;
+        e = sys_file_read(span->file, block, want, at, &got);
         if (e || got < BATCH_HEADER_SIZE) { break; }
         size_t steps = got - BATCH_HEADER_SIZE + 1;
         for (size_t i = 0; !e && i < steps; i++) {
             /* The magic byte first: it rules out nearly every place. */
             if (block[i + 16] != BATCH_MAGIC) { continue; }
             bool ok = false;
-            e = resync_try(file, at + i, to, offset_min, block + i, &ok, offset);
+            struct batch_header h;
+            e = check_batch(span, at + i, offset_min, &ok, &h);
             if (!e && ok) {
                 *pos = at + i;
+                *offset = h.base_offset;
                 goto done;
             }
         }
@@ -107,4 +114,35 @@ enum err walk_resync(struct sys_file *file, uint64_t from, uint64_t to, int64_t 
 done:
     mem_free(block);
     return e;
+}
+
+enum err walk_find_rot(struct walk *w, struct log_rot *rot)
+{
+    bool ok = false;
+    struct batch_header h;
+    *rot = (struct log_rot){.base = w->span.base, .pos = w->pos, .offset = w->offset_min};
+    if (w->has_prev) {
+        enum err e = check_batch(&w->span, w->prev_pos, w->prev_min, &ok, &h);
+        if (e) { return e; }
+        bool prev_is_sound = ok;
+        if (prev_is_sound) {
+            /* Offsets are not under the CRC: a sound batch here, but for its offset, says that the
+             * offset before was wrong. */
+            e = check_batch(&w->span, w->pos, w->prev_min, &ok, &h);
+            if (e) { return e; }
+            prev_is_sound = !ok;
+        }
+        if (!prev_is_sound) {
+            rot->pos = w->prev_pos;
+            rot->offset = w->prev_min;
+        }
+    }
+    return walk_resync(&w->span, rot->pos + 1, rot->offset, &rot->pos_end, &rot->offset_end);
+}
+
+void walk_leave_rot(struct walk *w, const struct log_rot *rot)
+{
+    w->pos = rot->pos_end;
+    w->offset_min = rot->offset_end;
+    w->has_prev = false;
 }

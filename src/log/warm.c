@@ -32,28 +32,10 @@ static uint64_t scan_begin(struct log *log, uint32_t i, int64_t from)
     if (!found || n.pos >= s->size) { return 0; }
     struct walk w;
     struct batch_header h;
-    walk_init(&w, s->file, n.pos, s->size, s->base, true);
+    struct walk_span span = log_span(s);
+    walk_init(&w, &span, n.pos);
     bool agrees = walk_peek(&w, &h) == ERR_OK && batch_last_offset(&h) == s->base + n.offset;
     return agrees ? n.pos : 0; /* [SEG-3] */
-}
-
-/* Steps over bytes that are no batch: a range known already, or found now. */
-static enum err scan_skip(struct log *log, uint32_t i, struct walk *w) HOLDS(log->lock);
-static enum err scan_skip(struct log *log, uint32_t i, struct walk *w)
-{
-    struct segment *s = &log->segments[i];
-    struct log_rot r;
-    if (!log_rot_find_pos(log, s->base, w->pos, &r)) {
-        r = (struct log_rot){.base = s->base, .pos = w->pos, .offset = w->offset_min};
-        enum err e =
-            walk_resync(s->file, w->pos + 1, s->size, w->offset_min, &r.pos_end, &r.offset_end);
-        if (e) { return e; }
-        if (r.pos_end >= s->size) { r.offset_end = s->end; }
-        log_rot_add(log, &r);
-    }
-    w->pos = r.pos_end;
-    w->offset_min = r.offset_end;
-    return ERR_OK;
 }
 
 enum err log_scan_headers(struct log *log, int64_t from,
@@ -67,11 +49,12 @@ enum err log_scan_headers(struct log *log, int64_t from,
         struct segment *s = &log->segments[i];
         struct walk w;
         struct batch_header h;
-        walk_init(&w, s->file, may_use_index ? scan_begin(log, i, from) : 0, s->size, s->base,
-                  true);
+        struct walk_span span = log_span(s);
+        walk_init(&w, &span, may_use_index ? scan_begin(log, i, from) : 0);
         while ((e = walk_peek(&w, &h)) != ERR_RANGE) {
             if (e == ERR_CORRUPT) {
-                e = scan_skip(log, i, &w);
+                struct log_rot rot;
+                e = log_skip_rot(log, &w, &rot);
                 if (e) { return e; }
                 continue;
             }
@@ -100,16 +83,17 @@ static enum err warm_index(struct log *log)
     if (e) { return log_device_error(log, e, "reading an index"); }
     struct walk k;
     struct batch_header h;
-    walk_init(&k, s->file, 0, s->size, s->base, true);
+    struct walk_span span = log_span(s);
+    walk_init(&k, &span, 0);
     s->time_first = -1;
     if (walk_peek(&k, &h) == ERR_OK) { s->time_first = h.max_timestamp; }
     /* The last entry must point at its batch, else nothing of it is believed [SEG-3]. */
     if (w->index.count > 0) {
         const struct index_entry *last = &w->index.at[w->index.count - 1];
-        walk_init(&k, s->file, last->pos, s->size, s->base, true);
+        walk_init(&k, &span, last->pos);
         if (walk_peek(&k, &h) != ERR_OK || batch_last_offset(&h) != s->base + last->offset) {
             index_fini(&w->index);
-            walk_init(&k, s->file, 0, s->size, s->base, true);
+            walk_init(&k, &span, 0);
         }
     }
     s->time_max = -1;
@@ -125,12 +109,14 @@ static enum err warm_index(struct log *log)
     w->bytes_since_index = 0;
     while ((e = walk_peek(&k, &h)) != ERR_RANGE) {
         if (e == ERR_CORRUPT) {
-            e = scan_skip(log, log->segments_count - 1, &k);
+            struct log_rot rot;
+            e = log_skip_rot(log, &k, &rot);
             if (e) { return log_device_error(log, e, "reading a segment"); }
             continue;
         }
         if (e) { return log_device_error(log, e, "reading a segment"); }
         log_note_batch(log, &h, h.max_timestamp, k.pos);
+        w->last_epoch = h.leader_epoch;
         walk_advance(&k, &h);
     }
     return ERR_OK;
@@ -183,7 +169,8 @@ enum err log_load_epochs(struct log *log)
     int32_t known = epochs_latest(&log->epochs);
     int64_t from = log->epochs.count ? epochs_at(&log->epochs, log->epochs.count - 1)->start
                                      : log->segments[0].base;
-    bool is_behind = e == ERR_NOTFOUND || !log->is_verified;
+    bool is_current = log->warm && log->warm->last_epoch >= 0 && known >= log->warm->last_epoch;
+    bool is_behind = e == ERR_NOTFOUND || !is_current;
     if (is_behind && log_leo(log) > log->segments[0].base) {
         e = log_scan_headers(log, from, epoch_visit, true);
         if (e) { return e; }
@@ -340,6 +327,7 @@ enum err log_warm_up(struct log *log)
     log->warm = mem_new(struct log_warm);
     if (!log->warm) { return ERR_NOMEM; }
     producers_init(&log->warm->producers, PRODUCERS_COUNT_MAX);
+    log->warm->last_epoch = -1;
     log->warm->reserve_step = LOG_RESERVE_BYTES_MIN;
     log->warm->reserved_end = log_active(log)->size;
     if (log_active(log)->size > 0) { e = warm_index(log); }

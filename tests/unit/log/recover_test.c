@@ -1,0 +1,475 @@
+/* recover_test.c - what a log is after a stop that was not clean: torn tails, rot, lost and damaged
+ * side files (cases C70, C71, C73, C74). A crash is a close that writes nothing; damage is done to
+ * copies of the files. */
+#include "fixture.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+static int setup(void **state)
+{
+    struct fixture *f = malloc(sizeof *f);
+    assert_non_null(f);
+    fixture_init(f);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture_fini(*state);
+    free(*state);
+    return 0;
+}
+
+static void save(struct fixture *f)
+{
+    fixture_shell("rm -rf '%s/saved' && cp -r '%s' '%s/saved'", f->root, f->path, f->root);
+}
+
+static void restore(struct fixture *f)
+{
+    fixture_shell("rm -rf '%s' && cp -r '%s/saved' '%s'", f->path, f->root, f->path);
+}
+
+static off_t size_of(const char *path)
+{
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_size;
+}
+
+static void cut_bytes(const char *path, off_t n)
+{
+    assert_int_equal(truncate(path, size_of(path) - n), 0);
+}
+
+static void add_bytes(const char *path, size_t n, bool zeros)
+{
+    uint8_t buf[128] = {0};
+    for (size_t i = 0; i < n && !zeros; i++) {
+        buf[i] = (uint8_t)(i * 37 + n);
+    }
+    int fd = open(path, O_WRONLY | O_APPEND);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, buf, n), n);
+    close(fd);
+}
+
+static void flip_bit(const char *path, off_t at)
+{
+    uint8_t b = 0;
+    int fd = open(path, O_RDWR);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &b, 1, at), 1);
+    b ^= 4;
+    assert_int_equal(pwrite(fd, &b, 1, at), 1);
+    close(fd);
+}
+
+static char *file_of(struct fixture *f, const char *name)
+{
+    static char path[600];
+    snprintf(path, sizeof path, "%s/t-0/%s", f->path, name);
+    return path;
+}
+
+#define FIRST_SEGMENT "00000000000000000000.log"
+
+/* C71: bytes cut off the end. */
+static void test_a_cut_tail_ends_at_the_last_whole_batch(void **state)
+{
+    struct fixture *f = *state;
+    fixture_open(f);
+    struct log *log = fixture_create(f, "t");
+    int64_t ends[41] = {0};
+    for (int i = 0; i < 40; i++) {
+        fixture_append(f, log, (struct fixture_batch){.value_size = (size_t)(i % 9)});
+        ends[i + 1] = (int64_t)log->segments[0].size;
+    }
+    log_unref(log);
+    fixture_close(f, false);
+    save(f);
+    for (off_t n = 1; n <= 80; n++) {
+        restore(f);
+        cut_bytes(file_of(f, FIRST_SEGMENT), n);
+        int64_t left = (int64_t)size_of(file_of(f, FIRST_SEGMENT)), want = 40;
+        while (ends[want] > left) {
+            want--;
+        }
+        fixture_open(f);
+        log = fixture_find(f, "t");
+        assert_int_equal(log_leo(log), want);
+        assert_int_equal(fixture_read_all(log, 200), want);
+        assert_int_equal(log_rot_count(log), 0);
+        assert_int_equal(fixture_append(f, log, (struct fixture_batch){0}).first_offset, want);
+        log_unref(log);
+        fixture_close(f, n % 2);
+        fixture_open(f);
+        log = fixture_find(f, "t");
+        assert_int_equal(fixture_read_all(log, 200), want + 1);
+        log_unref(log);
+        fixture_close(f, false);
+    }
+}
+
+/* C71: garbage behind the end. */
+static void test_bytes_behind_the_last_batch_are_cut(void **state)
+{
+    struct fixture *f = *state;
+    fixture_open(f);
+    struct log *log = fixture_create(f, "t");
+    fixture_fill(f, log, 30);
+    log_unref(log);
+    fixture_close(f, false);
+    save(f);
+    for (size_t n = 1; n <= 80; n++) {
+        for (int zeros = 0; zeros < 2; zeros++) {
+            restore(f);
+            off_t before = size_of(file_of(f, FIRST_SEGMENT));
+            add_bytes(file_of(f, FIRST_SEGMENT), n, zeros);
+            fixture_open(f);
+            log = fixture_find(f, "t");
+            assert_int_equal(log_leo(log), 30);
+            assert_int_equal(fixture_read_all(log, 200), 30);
+            assert_int_equal(size_of(file_of(f, FIRST_SEGMENT)), before);
+            struct log_time_offset t;
+            assert_int_equal(log_offset_of_max_time(log, &t), ERR_OK);
+            assert_int_equal(t.offset, 0);
+            log_unref(log);
+            fixture_close(f, false);
+        }
+    }
+}
+
+/* C71: a checkpoint beyond the end, an empty segment, no marks at all. */
+static void test_odd_checkpoints_and_segments_do_not_stop_the_start(void **state)
+{
+    struct fixture *f = *state;
+    f->options.config.segment_bytes = 3000;
+    fixture_open(f);
+    struct log *log = fixture_create(f, "t");
+    fixture_fill(f, log, 60);
+    log_unref(log);
+    fixture_close(f, false);
+    save(f);
+    static const char *const damage[] = {
+        "rm -f '%s/synced-marks'; printf '0\\n1\\nt 0 9999\\n' > '%s/" LOGDIR_RECOVERY_POINTS "'",
+        "rm -f '%s/synced-marks'; printf '0\\n1\\nt 0 -5\\n' > '%s/" LOGDIR_RECOVERY_POINTS "'",
+        "rm -f '%s/synced-marks' '%s/" LOGDIR_RECOVERY_POINTS "'",
+        "head -c 100 /dev/urandom > '%s/synced-marks'; : > '%s/" LOGDIR_RECOVERY_POINTS "'",
+        ": > '%s/synced-marks'; : > '%s/t-0/00000000000000000060.log'",
+        "rm -f '%s/t-0/'*.index '%s/t-0/'*.timeindex",
+        "for x in '%s/t-0/'*index; do head -c 50 /dev/urandom > $x; done; : '%s'",
+    };
+    for (size_t i = 0; i < COUNT_OF(damage); i++) {
+        restore(f);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        fixture_shell(damage[i], f->path, f->path);
+#pragma GCC diagnostic pop
+        fixture_open(f);
+        log = fixture_find(f, "t");
+        assert_int_equal(log_leo(log), 60);
+        assert_int_equal(fixture_read_all(log, 500), 60);
+        assert_int_equal(fixture_append(f, log, (struct fixture_batch){0}).first_offset, 60);
+        log_unref(log);
+        fixture_close(f, false);
+    }
+}
+
+/* A batch lost in the middle: everything else stays readable, nothing is cut. */
+static void expect_one_lost_batch(struct fixture *f, int64_t lost, int64_t end)
+{
+    struct log *log = fixture_find(f, "t");
+    assert_int_equal(log_leo(log), end);
+    int64_t good = 0;
+    for (int64_t at = 0; at < end; at++) {
+        struct log_slice s;
+        enum err e = fixture_read_at(log, at, 1, true, &s);
+        if (at == lost && e == ERR_CORRUPT) { continue; }
+        assert_int_equal(e, ERR_OK);
+        assert_int_equal(s.offset_first, at);
+        uint8_t *bytes = fixture_slice_bytes(&s);
+        e = batch_check_crc(slice_of(bytes, s.size));
+        assert_true(e == ERR_OK || at == lost);
+        good += e == ERR_OK;
+        free(bytes);
+        log_slice_release(&s);
+    }
+    assert_int_equal(good, end - 1);
+    assert_int_equal(fixture_append(f, log, (struct fixture_batch){0}).first_offset, end);
+    log_unref(log);
+}
+
+/* C70 (a) and (b): one bit, anywhere in one batch, in a closed or in the active segment. */
+static void test_one_flipped_bit_costs_one_batch(void **state)
+{
+    struct fixture *f = *state;
+    f->options.config.segment_bytes = 3000;
+    for (int clean = 0; clean < 2; clean++) {
+        fixture_open(f);
+        struct log *log = fixture_create(f, "t");
+        fixture_fill(f, log, 40);
+        assert_true(log->segments_count == 3);
+        int64_t active = log->segments[2].base;
+        uint64_t size = log->segments[0].size / (uint64_t)(log->segments[0].end);
+        assert_int_equal(logdir_flush(f->dir), ERR_OK);
+        assert_int_equal(marks_write(&f->dir->marks), ERR_OK);
+        log_unref(log);
+        fixture_close(f, clean);
+        save(f);
+        for (uint64_t at = 0; at < size; at += 3) {
+            if (at >= 12 && at < 16) { continue; } /* the epoch: not covered by anything */
+            restore(f);
+            flip_bit(file_of(f, FIRST_SEGMENT), (off_t)(5 * size + at));
+            fixture_open(f);
+            expect_one_lost_batch(f, 5, 40);
+            fixture_close(f, false);
+            restore(f);
+            char name[64];
+            snprintf(name, sizeof name, "%020lld.log", (long long)active);
+            off_t last = (off_t)((uint64_t)(39 - active) * size);
+            flip_bit(file_of(f, name), last + (off_t)at);
+            fixture_open(f);
+            expect_one_lost_batch(f, 39, 40);
+            fixture_close(f, false);
+        }
+        fixture_shell("rm -rf '%s'", f->path);
+    }
+}
+
+/* Rot between the recovery point and the synced mark is found by the scan, kept and stepped over. */
+static void test_rot_below_the_mark_is_kept_and_noted(void **state)
+{
+    struct fixture *f = *state;
+    fixture_open(f);
+    struct log *log = fixture_create(f, "t");
+    fixture_fill(f, log, 20);
+    assert_int_equal(logdir_flush(f->dir), ERR_OK);
+    assert_int_equal(marks_write(&f->dir->marks), ERR_OK);
+    uint64_t size = log->segments[0].size / 20;
+    fixture_append(f, log, (struct fixture_batch){.value_size = 100});
+    log_unref(log);
+    fixture_close(f, false);
+    off_t whole = size_of(file_of(f, FIRST_SEGMENT));
+    flip_bit(file_of(f, FIRST_SEGMENT), (off_t)(7 * size + 90));
+    flip_bit(file_of(f, FIRST_SEGMENT), (off_t)(19 * size + 90));
+    fixture_open(f);
+    log = fixture_find(f, "t");
+    assert_int_equal(log_leo(log), 21);
+    assert_int_equal(log_rot_count(log), 2);
+    assert_true(size_of(file_of(f, FIRST_SEGMENT)) >= whole);
+    struct log_slice s;
+    assert_int_equal(fixture_read_at(log, 7, 1000, true, &s), ERR_CORRUPT);
+    assert_int_equal(fixture_read_at(log, 19, 1000, true, &s), ERR_CORRUPT);
+    assert_int_equal(fixture_read_at(log, 0, 1 << 20, true, &s), ERR_OK);
+    assert_int_equal(s.offset_next, 7);
+    log_slice_release(&s);
+    assert_int_equal(fixture_read_at(log, 8, 1 << 20, true, &s), ERR_OK);
+    assert_int_equal(s.offset_next, 19);
+    log_slice_release(&s);
+    assert_int_equal(fixture_read_at(log, 20, 1 << 20, true, &s), ERR_OK);
+    assert_int_equal(s.offset_next, 21);
+    log_slice_release(&s);
+    /* The word of it survives a clean stop. */
+    log_unref(log);
+    fixture_close(f, true);
+    fixture_open(f);
+    assert_true(logdir_load_stats(f->dir)->was_clean);
+    log = fixture_find(f, "t");
+    assert_int_equal(fixture_read_at(log, 7, 1000, true, &s), ERR_CORRUPT);
+    assert_int_equal(log_leo(log), 21);
+    log_unref(log);
+}
+
+/* Behind the mark the same damage is a torn tail. */
+static void test_damage_behind_the_mark_is_cut(void **state)
+{
+    struct fixture *f = *state;
+    f->options.flush_policy = LOG_FLUSH_OS;
+    fixture_open(f);
+    struct log *log = fixture_create(f, "t");
+    fixture_fill(f, log, 20);
+    uint64_t size = log->segments[0].size / 20;
+    log_unref(log);
+    fixture_close(f, false);
+    flip_bit(file_of(f, FIRST_SEGMENT), (off_t)(15 * size + 90));
+    fixture_open(f);
+    log = fixture_find(f, "t");
+    assert_int_equal(log_leo(log), 15);
+    assert_int_equal(fixture_read_all(log, 1000), 15);
+    log_unref(log);
+}
+
+/* C73 */
+static void test_producer_state_survives_whatever_befalls_its_snapshots(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const damage[] = {
+        ": '%s'",
+        "for x in '%s'/t-0/*.snapshot; do : > $x; done",
+        "for x in '%s'/t-0/*.snapshot; do head -c 200 /dev/urandom > $x; done",
+        "rm -f '%s'/t-0/*.snapshot",
+    };
+    f->options.config.segment_bytes = 4000;
+    for (int clean = 0; clean < 2; clean++) {
+        fixture_open(f);
+        struct log *log = fixture_create(f, "t");
+        for (int i = 0; i < 100; i++) {
+            fixture_append(f, log,
+                           (struct fixture_batch){.producer_id = 77, .sequence = i,
+                                                  .value_size = 50});
+        }
+        assert_true(log->segments_count > 2);
+        log_unref(log);
+        fixture_close(f, clean);
+        save(f);
+        for (size_t i = 0; i < COUNT_OF(damage); i++) {
+            restore(f);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+            fixture_shell(damage[i], f->path);
+#pragma GCC diagnostic pop
+            fixture_open(f);
+            log = fixture_find(f, "t");
+            struct fixture_batch b = {.producer_id = 77, .sequence = 99, .value_size = 50};
+            struct log_append_result r = fixture_append(f, log, b);
+            assert_true(r.is_duplicate);
+            assert_int_equal(r.first_offset, 99);
+            b.sequence = 100;
+            r = fixture_append(f, log, b);
+            assert_false(r.is_duplicate);
+            assert_int_equal(r.first_offset, 100);
+            log_unref(log);
+            fixture_close(f, false);
+        }
+        fixture_shell("rm -rf '%s'", f->path);
+    }
+}
+
+/* C74 */
+static void test_epochs_are_rebuilt_from_the_batches(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const damage[] = {
+        ": '%s'",
+        ": > '%s/t-0/leader-epoch-checkpoint'",
+        "head -c 9 '%s/t-0/leader-epoch-checkpoint' > /tmp/bb-e.$$; mv /tmp/bb-e.$$ "
+        "'%s/t-0/leader-epoch-checkpoint'",
+        "head -c 90 /dev/urandom > '%s/t-0/leader-epoch-checkpoint'",
+        "rm '%s/t-0/leader-epoch-checkpoint'",
+        "printf '0\\n1\\n0 0\\n' > '%s/t-0/leader-epoch-checkpoint'", /* an old one */
+    };
+    f->options.config.segment_bytes = 3000;
+    fixture_open(f);
+    struct log *log = fixture_create(f, "t");
+    for (int i = 0; i < 90; i++) {
+        fixture_append(f, log,
+                       (struct fixture_batch){.leader_epoch = i / 20 * 3, .value_size = 60});
+    }
+    log_unref(log);
+    fixture_close(f, false);
+    save(f);
+    for (size_t i = 0; i < COUNT_OF(damage); i++) {
+        restore(f);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        fixture_shell(damage[i], f->path, f->path);
+#pragma GCC diagnostic pop
+        fixture_open(f);
+        log = fixture_find(f, "t");
+        for (int e = 0; e <= 12; e++) {
+            int32_t epoch = -2;
+            int64_t end = -2;
+            assert_int_equal(log_epoch_end_offset(log, e, &epoch, &end), ERR_OK);
+            assert_int_equal(epoch, e / 3 * 3);
+            assert_int_equal(end, e / 3 * 20 + 20 > 90 ? 90 : e / 3 * 20 + 20);
+        }
+        log_unref(log);
+        fixture_close(f, false);
+    }
+}
+
+/* C70 (c): side files of the directory. */
+static void test_a_damaged_side_file_never_costs_data(void **state)
+{
+    struct fixture *f = *state;
+    f->options.config.segment_bytes = 3000;
+    static const char *const files[] = {LOGDIR_MARKS,    LOGDIR_MANIFEST,
+                                        LOGDIR_STARTS,   LOGDIR_HIGH_WATERMARKS,
+                                        LOGDIR_RECOVERY_POINTS, LOGDIR_MARKER};
+    for (int clean = 0; clean < 2; clean++) {
+        fixture_open(f);
+        struct log *log = fixture_create(f, "t");
+        fixture_fill(f, log, 60);
+        log_set_hw(log, 60);
+        assert_int_equal(logdir_checkpoint(f->dir, false), ERR_OK);
+        log_unref(log);
+        fixture_close(f, clean);
+        save(f);
+        for (size_t i = 0; i < COUNT_OF(files); i++) {
+            char path[600];
+            snprintf(path, sizeof path, "%s/%s", f->path, files[i]);
+            if (access(path, F_OK) != 0) { continue; }
+            off_t size = size_of(path), step = size > 400 ? size / 400 : 1;
+            for (off_t at = 0; at < size; at += step * 7) {
+                restore(f);
+                flip_bit(path, at);
+                fixture_open(f);
+                log = fixture_find(f, "t");
+                assert_int_equal(log_leo(log), 60);
+                assert_int_equal(fixture_read_all(log, 10000) + log_start_offset(log), 60);
+                log_unref(log);
+                fixture_close(f, false);
+            }
+        }
+        fixture_shell("rm -rf '%s'", f->path);
+    }
+}
+
+/* What was truncated does not come back as "synced". */
+static void test_a_truncation_lowers_the_mark(void **state)
+{
+    struct fixture *f = *state;
+    fixture_open(f);
+    struct log *log = fixture_create(f, "t");
+    fixture_fill(f, log, 50);
+    assert_int_equal(logdir_flush(f->dir), ERR_OK);
+    assert_int_equal(log_truncate_to(log, 20), ERR_OK);
+    uint64_t size = log->segments[0].size;
+    log_unref(log);
+    fixture_close(f, false);
+    struct map marks;
+    assert_int_equal(marks_read(f->sys, f->path, &marks), ERR_OK);
+    const struct mark_state *s = marks_state(&marks, f->topic_id, 0);
+    assert_non_null(s);
+    assert_int_equal(s->mark.offset, 20);
+    assert_int_equal(s->mark.pos, size);
+    marks_states_fini(&marks);
+    fixture_open(f);
+    log = fixture_find(f, "t");
+    assert_int_equal(log_leo(log), 20);
+    assert_int_equal(log_rot_count(log), 0);
+    fixture_fill(f, log, 25);
+    assert_int_equal(fixture_read_all(log, 1000), 25);
+    log_unref(log);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        T(test_a_cut_tail_ends_at_the_last_whole_batch),
+        T(test_bytes_behind_the_last_batch_are_cut),
+        T(test_odd_checkpoints_and_segments_do_not_stop_the_start),
+        T(test_one_flipped_bit_costs_one_batch),
+        T(test_rot_below_the_mark_is_kept_and_noted),
+        T(test_damage_behind_the_mark_is_cut),
+        T(test_producer_state_survives_whatever_befalls_its_snapshots),
+        T(test_epochs_are_rebuilt_from_the_batches),
+        T(test_a_damaged_side_file_never_costs_data),
+        T(test_a_truncation_lowers_the_mark),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
