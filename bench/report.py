@@ -11,8 +11,6 @@ import subprocess
 import cases
 import plot
 
-SYSTEMS = ("kafka", "barnabas")
-
 
 def values_of(legs, system, case, key):
     return [leg[key] for leg in legs
@@ -52,6 +50,7 @@ class Row:
         self.key, self.label, self.unit, self.kind, self.target = check
         self.kafka = values_of(legs, "kafka", case.name, self.key)
         self.barnabas = values_of(legs, "barnabas", case.name, self.key)
+        self.limit = values_of(legs, "limit", case.name, self.key)
         self.ratio = None
         self.is_absolute = is_absolute
         if self.kafka and self.barnabas and statistics.median(self.kafka) > 0:
@@ -94,12 +93,16 @@ def rows_of(legs, wanted, is_absolute=False):
 
 
 def table(rows):
+    has_limit = any(row.limit for row in rows)
     lines = ["| case | what | Kafka 4.4.0 (K) | Barnabas | ratio | target | |",
              "|---|---|---|---|---|---|---|"]
+    if has_limit:
+        lines = [lines[0] + " limit |", lines[1] + "---|"]
     for row in rows:
         lines.append(f"| {row.case.name} | {row.label} | {spread(row.kafka, row.unit)} "
                      f"| {spread(row.barnabas, row.unit)} | {row.ratio_text()} "
-                     f"| {row.target_text()} | {row.verdict()} |")
+                     f"| {row.target_text()} | {row.verdict()} |"
+                     + (f" {spread(row.limit, row.unit)} |" if has_limit else ""))
     return lines
 
 
@@ -148,6 +151,8 @@ def method(bench, options, seconds):
         f"- Noise: other processes took at most {foreign:.0%} of the machine in a leg that counts,"
         f" the hypervisor {steal:.0%}; {bench.discarded} legs were thrown away and repeated,"
         f" {noisy} counted although the machine was not quiet. The run took {seconds / 60:.0f} min.",
+        "- The limit is `bench_limit`, a program of one thread that only receives, checks the CRC,"
+        " writes and answers (fetch: sendfile): it bounds what any broker can do here.",
         "- Cells: median (least to greatest) over the legs; the ratio is Barnabas' median to Kafka's"
         f"; every leg is in `{options.name}.jsonl`.",
     ]

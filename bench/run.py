@@ -3,8 +3,8 @@
 
     bench/run.py [--name NAME] [--quick] [--only REGEX] [--pairs N] [--out docs/benchmarks]
 
-Both brokers run all the time; legs alternate (Kafka, Barnabas, Kafka, ...), at least 5 pairs a case,
-with the same generator, the same bytes and a fresh topic that is deleted, and the disk synced, after
+All run all the time; legs alternate (Kafka, Barnabas, the limit program, Kafka, ...), at least 5 times
+a case, with the same generator, the same bytes and a fresh topic that is deleted, and the disk synced, after
 each. Kafka is warmed up for 30 seconds first. A leg in which other processes took more than a tenth
 of the machine is thrown away and repeated, twice at most. --quick: 2 pairs of 2-second legs, to see
 that everything runs. --against kafka puts Kafka on both sides: what the noise alone looks like.
@@ -78,6 +78,14 @@ class Barnabas:
         self.process = None
 
 
+class Limit(Barnabas):
+    """The limit program: what receiving, summing, writing and answering alone can do."""
+
+    def __init__(self, binary, port, data, sync):
+        super().__init__(binary, port, data, "os")
+        self.command = [binary, str(port), os.path.join(data, "logs")] + ["--sync"] * sync
+
+
 def busy_ticks():
     with open("/proc/stat", encoding="ascii") as source:
         ticks = [int(word) for word in source.readline().split()[1:]]
@@ -123,6 +131,8 @@ class Bench:
         """A broker that is not started yet; 'sync' asks for answers after the disk has it."""
         shutil.rmtree(data, ignore_errors=True)
         os.makedirs(data)
+        if system == "limit":
+            return Limit(self.options.limit, port, data, sync)
         if system == "kafka" or self.options.against == "kafka":
             overrides = ["log.flush.interval.messages=1"] if sync else []
             return kafka.Kafka(port, data, overrides)
@@ -170,6 +180,10 @@ class Bench:
                 self.wire(broker, args, seconds * share)
             wait_topics_gone(broker)
 
+    def systems(self):
+        has_limit = not self.options.quick and os.access(self.options.limit, os.X_OK)
+        return ["kafka", "barnabas"] + ["limit"] * has_limit
+
     def pairs_of(self, wanted, sync):
         """Runs both brokers and all these cases, legs alternating."""
         wanted = [case for case in wanted if re.search(self.options.only, case.name)]
@@ -177,7 +191,7 @@ class Bench:
             return
         with contextlib.ExitStack() as stack:
             brokers = {}
-            for index, system in enumerate(("kafka", "barnabas")):
+            for index, system in enumerate(self.systems()):
                 data = os.path.join(self.options.data, f"{system}-{'sync' if sync else 'cache'}")
                 broker = self.broker(system, self.options.port + 10 * index, data, sync)
                 stack.callback(shutil.rmtree, data, ignore_errors=True)
@@ -188,7 +202,8 @@ class Bench:
             for case in wanted:
                 for pair in range(self.options.pairs):
                     for system, broker in brokers.items():
-                        if (system, case.name) not in self.failures:
+                        out = system == "limit" and not case.has_limit
+                        if not out and (system, case.name) not in self.failures:
                             self.leg(system, broker, case, pair)
 
     def process_leg(self, system, pair):
@@ -243,6 +258,8 @@ def parse(argv):
     parser.add_argument("--against", choices=["barnabas", "kafka"], default="barnabas")
     parser.add_argument("--barnabas", default=os.path.join(ROOT, "build/release/barnabas"))
     parser.add_argument("--wire", default=os.path.join(ROOT, "build/release/bench/bench_wire"))
+    parser.add_argument("--limit", default=os.path.join(ROOT, "build/release/bench/bench_limit"),
+                        help="measured too when it is there, except with --quick")
     parser.add_argument("--port", type=int, default=21100)
     parser.add_argument("--data", default=os.path.join(ROOT, "build/bench-data"))
     options = parser.parse_args(argv)
