@@ -316,17 +316,16 @@ static void test_a_leaders_batches_keep_their_offsets(void **state)
     struct fixture *f = *state;
     struct log *from = fixture_create(f, "from"), *to = fixture_create(f, "to");
     for (int i = 0; i < 100; i++) {
-        fixture_append(f, from,
-                       (struct fixture_batch){.count = 2, .leader_epoch = i / 30, .producer_id = 3,
-                                              .sequence = i * 2});
+        fixture_append(
+            f, from,
+            (struct fixture_batch){
+                .count = 2, .leader_epoch = i / 30, .producer_id = 3, .sequence = i * 2});
     }
     struct log_slice s;
     assert_int_equal(fixture_read_at(from, 0, 1 << 20, true, &s), ERR_OK);
     uint8_t *bytes = fixture_slice_bytes(&s);
-    struct log_append_args a = {.records = {bytes, s.size},
-                                .now_ms = NOW_MS,
-                                .origin = LOG_FROM_LEADER,
-                                .may_block = true};
+    struct log_append_args a = {
+        .records = {bytes, s.size}, .now_ms = NOW_MS, .origin = LOG_FROM_LEADER, .may_block = true};
     struct log_append_result r;
     assert_int_equal(log_append(to, &a, &r), ERR_OK);
     assert_int_equal(r.first_offset, 0);

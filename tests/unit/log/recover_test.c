@@ -239,7 +239,8 @@ static void test_one_flipped_bit_costs_one_batch(void **state)
     }
 }
 
-/* Rot between the recovery point and the synced mark is found by the scan, kept and stepped over. */
+/* Rot between the recovery point and the synced mark is found by the scan, kept and stepped over.
+ */
 static void test_rot_below_the_mark_is_kept_and_noted(void **state)
 {
     struct fixture *f = *state;
@@ -317,9 +318,8 @@ static void test_producer_state_survives_whatever_befalls_its_snapshots(void **s
         fixture_open(f);
         struct log *log = fixture_create(f, "t");
         for (int i = 0; i < 100; i++) {
-            fixture_append(f, log,
-                           (struct fixture_batch){.producer_id = 77, .sequence = i,
-                                                  .value_size = 50});
+            fixture_append(
+                f, log, (struct fixture_batch){.producer_id = 77, .sequence = i, .value_size = 50});
         }
         assert_true(log->segments_count > 2);
         log_unref(log);
@@ -396,8 +396,8 @@ static void test_a_damaged_side_file_never_costs_data(void **state)
 {
     struct fixture *f = *state;
     f->options.config.segment_bytes = 3000;
-    static const char *const files[] = {LOGDIR_MARKS,    LOGDIR_MANIFEST,
-                                        LOGDIR_STARTS,   LOGDIR_HIGH_WATERMARKS,
+    static const char *const files[] = {LOGDIR_MARKS,           LOGDIR_MANIFEST,
+                                        LOGDIR_STARTS,          LOGDIR_HIGH_WATERMARKS,
                                         LOGDIR_RECOVERY_POINTS, LOGDIR_MARKER};
     for (int clean = 0; clean < 2; clean++) {
         fixture_open(f);
