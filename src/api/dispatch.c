@@ -158,7 +158,7 @@ enum err api_create(const struct api_options *options, struct api **out)
     api->sessions = fetch_sessions_create(
         options->sys,
         (size_t)config_broker_i64(&scope, "max.incremental.fetch.session.cache.slots"));
-    api->producer_ids = producer_ids_create(options->controller);
+    api->producer_ids = producer_ids_create();
     if (!api->waits || !api->sessions || !api->producer_ids) {
         api_destroy(api);
         return ERR_NOMEM;
