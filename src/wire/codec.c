@@ -78,6 +78,43 @@ uint8_t *codec_out_some(struct codec_scratch *s, size_t *size, enum err *e)
     return to;
 }
 
+enum err codec_blocks_open(struct codec_scratch *s, size_t block_size)
+{
+    s->block_in.size = 0;
+    return wire_buf_reserve(&s->block_in, block_size);
+}
+
+enum err codec_blocks_write(struct codec_scratch *s, struct slice in, size_t block_size,
+                            enum err (*write)(struct codec_scratch *s, struct slice block))
+{
+    while (in.size > 0) {
+        if (s->block_in.size == 0 && in.size >= block_size) {
+            enum err e = write(s, slice_sub(in, 0, block_size));
+            if (e) { return e; }
+            in = slice_sub(in, block_size, in.size);
+            continue;
+        }
+        struct slice now = slice_sub(in, 0, block_size - s->block_in.size);
+        memcpy(s->block_in.at + s->block_in.size, now.at, now.size);
+        s->block_in.size += now.size;
+        in = slice_sub(in, now.size, in.size);
+        if (s->block_in.size == block_size) {
+            enum err e = codec_blocks_end(s, write);
+            if (e) { return e; }
+        }
+    }
+    return ERR_OK;
+}
+
+enum err codec_blocks_end(struct codec_scratch *s,
+                          enum err (*write)(struct codec_scratch *s, struct slice block))
+{
+    if (s->block_in.size == 0) { return ERR_OK; }
+    enum err e = write(s, wire_buf_slice(&s->block_in));
+    s->block_in.size = 0;
+    return e;
+}
+
 enum err codec_read_open(struct codec_scratch *s, enum codec codec, struct slice in,
                          uint64_t out_max)
 {

@@ -32,10 +32,10 @@ struct codec_scratch {
     struct z_stream_s *deflate;
     int deflate_level;
 
-    struct wire_buf block; /* snappy: a decompressed block, or input that waits for a whole one */
+    struct wire_buf block; /* snappy: a decompressed block */
     size_t block_pos;
     bool block_framed; /* xerial framing */
-    struct wire_buf block_in; /* snappy: input that waits for a whole block */
+    struct wire_buf block_in; /* snappy and lz4: input that waits for a whole block */
 
     void *lz4_read; /* LZ4F_dctx */
     void *lz4_write; /* LZ4F_cctx */
@@ -54,6 +54,15 @@ uint8_t *codec_window(struct codec_scratch *s);
 uint8_t *codec_out_room(struct codec_scratch *s, size_t size, enum err *e);
 /* As much room as there is, at least one byte; *size says how much. */
 uint8_t *codec_out_some(struct codec_scratch *s, size_t *size, enum err *e);
+
+/* Cuts a stream into blocks of exactly block_size bytes (the last is shorter): gathers small pieces
+ * in block_in, hands whole ones on without a copy. */
+NODISCARD enum err codec_blocks_open(struct codec_scratch *s, size_t block_size);
+NODISCARD enum err codec_blocks_write(struct codec_scratch *s, struct slice in, size_t block_size,
+                                      enum err (*write)(struct codec_scratch *s,
+                                                        struct slice block));
+NODISCARD enum err codec_blocks_end(struct codec_scratch *s,
+                                    enum err (*write)(struct codec_scratch *s, struct slice block));
 
 NODISCARD enum err codec_gzip_read_open(struct codec_scratch *s);
 NODISCARD enum err codec_gzip_read(struct codec_scratch *s, uint8_t *at, size_t size, size_t *got);

@@ -9,7 +9,7 @@
 #define LZ4F_STATIC_LINKING_ONLY
 #include <lz4frame.h>
 
-#define LZ4_WRITE_PIECE 65536u
+#define LZ4_BLOCK_SIZE 65536u
 /* liblz4 switches to its slower, denser compressor from here on. */
 #define LZ4_LEVEL_DENSE_MIN 3
 #define LZ4_LEVEL_DENSE_MAX 12
@@ -102,6 +102,7 @@ static LZ4F_preferences_t lz4_preferences(int level)
     p.frameInfo.blockSizeID = LZ4F_max64KB;
     p.frameInfo.blockMode = LZ4F_blockIndependent;
     p.compressionLevel = level;
+    p.autoFlush = 1; /* blocks are cut here; otherwise liblz4 1.9 allocates a buffer each time */
     return p;
 }
 
@@ -118,8 +119,9 @@ enum err codec_lz4_write_open(struct codec_scratch *s, int32_t level)
         if (!s->lz4_write) { return ERR_NOMEM; }
     }
     s->lz4_level = want;
+    enum err e = codec_blocks_open(s, LZ4_BLOCK_SIZE);
+    if (e) { return e; }
     LZ4F_preferences_t p = lz4_preferences(want);
-    enum err e = ERR_OK;
     uint8_t *to = codec_out_room(s, LZ4F_HEADER_SIZE_MAX, &e);
     if (!to) { return e; }
     size_t r = LZ4F_compressBegin(s->lz4_write, to, LZ4F_HEADER_SIZE_MAX, &p);
@@ -128,28 +130,30 @@ enum err codec_lz4_write_open(struct codec_scratch *s, int32_t level)
     return ERR_OK;
 }
 
-enum err codec_lz4_write(struct codec_scratch *s, struct slice in)
+static enum err write_block(struct codec_scratch *s, struct slice in)
 {
     LZ4F_preferences_t p = lz4_preferences(s->lz4_level);
-    while (in.size > 0) {
-        struct slice now = slice_sub(in, 0, LZ4_WRITE_PIECE);
-        size_t bound = LZ4F_compressBound(now.size, &p);
-        enum err e = ERR_OK;
-        uint8_t *to = codec_out_room(s, bound, &e);
-        if (!to) { return e; }
-        size_t r = LZ4F_compressUpdate(s->lz4_write, to, bound, now.at, now.size, NULL);
-        if (LZ4F_isError(r)) { return lz4_err(r); }
-        s->out->size += r;
-        in = slice_sub(in, now.size, in.size);
-    }
+    size_t bound = LZ4F_compressBound(in.size, &p);
+    enum err e = ERR_OK;
+    uint8_t *to = codec_out_room(s, bound, &e);
+    if (!to) { return e; }
+    size_t r = LZ4F_compressUpdate(s->lz4_write, to, bound, in.at, in.size, NULL);
+    if (LZ4F_isError(r)) { return lz4_err(r); }
+    s->out->size += r;
     return ERR_OK;
+}
+
+enum err codec_lz4_write(struct codec_scratch *s, struct slice in)
+{
+    return codec_blocks_write(s, in, LZ4_BLOCK_SIZE, write_block);
 }
 
 enum err codec_lz4_write_end(struct codec_scratch *s)
 {
     LZ4F_preferences_t p = lz4_preferences(s->lz4_level);
     size_t bound = LZ4F_compressBound(0, &p);
-    enum err e = ERR_OK;
+    enum err e = codec_blocks_end(s, write_block);
+    if (e) { return e; }
     uint8_t *to = codec_out_room(s, bound, &e);
     if (!to) { return e; }
     size_t r = LZ4F_compressEnd(s->lz4_write, to, bound, NULL);

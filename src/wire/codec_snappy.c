@@ -136,8 +136,7 @@ void codec_snappy_read_close(struct codec_scratch *s)
 
 enum err codec_snappy_write_open(struct codec_scratch *s)
 {
-    s->block_in.size = 0;
-    enum err e = wire_buf_reserve(&s->block_in, XERIAL_BLOCK_SIZE);
+    enum err e = codec_blocks_open(s, XERIAL_BLOCK_SIZE);
     if (e) { return e; }
     uint8_t *to = codec_out_room(s, XERIAL_HEADER_SIZE, &e);
     if (!to) { return e; }
@@ -162,32 +161,12 @@ static enum err write_block(struct codec_scratch *s, struct slice in)
 
 enum err codec_snappy_write(struct codec_scratch *s, struct slice in)
 {
-    while (in.size > 0) {
-        if (s->block_in.size == 0 && in.size >= XERIAL_BLOCK_SIZE) {
-            enum err e = write_block(s, slice_sub(in, 0, XERIAL_BLOCK_SIZE));
-            if (e) { return e; }
-            in = slice_sub(in, XERIAL_BLOCK_SIZE, in.size);
-            continue;
-        }
-        struct slice now = slice_sub(in, 0, XERIAL_BLOCK_SIZE - s->block_in.size);
-        memcpy(s->block_in.at + s->block_in.size, now.at, now.size);
-        s->block_in.size += now.size;
-        in = slice_sub(in, now.size, in.size);
-        if (s->block_in.size == XERIAL_BLOCK_SIZE) {
-            enum err e = write_block(s, wire_buf_slice(&s->block_in));
-            if (e) { return e; }
-            s->block_in.size = 0;
-        }
-    }
-    return ERR_OK;
+    return codec_blocks_write(s, in, XERIAL_BLOCK_SIZE, write_block);
 }
 
 enum err codec_snappy_write_end(struct codec_scratch *s)
 {
-    if (s->block_in.size == 0) { return ERR_OK; }
-    enum err e = write_block(s, wire_buf_slice(&s->block_in));
-    s->block_in.size = 0;
-    return e;
+    return codec_blocks_end(s, write_block);
 }
 
 void codec_snappy_fini(struct codec_scratch *s)
