@@ -52,16 +52,15 @@ enum net_verdict api_list_config_resources(struct api_call *call)
             return API_ANSWER(call, list_config_resources_response, &m);
         }
     }
-    size_t max = tree_count(call->image->topics) + 2;
+    size_t max = tree_count(call->image->topics) + 1;
     a->limit += max * sizeof *m.config_resources;
     m.config_resources = arena_array(a, max, sizeof *m.config_resources);
     char *id = arena_printf(a, "%d", call->api->options.node_id);
     if (!m.config_resources || !id) { return NET_CLOSE; }
-    const int8_t of_broker[] = {META_RESOURCE_BROKER, RESOURCE_BROKER_LOGGER};
-    for (size_t i = 0; i < sizeof of_broker; i++) {
-        if (!is_wanted(&q, of_broker[i])) { continue; }
+    if (is_wanted(&q, META_RESOURCE_BROKER)) {
         m.config_resources[m.config_resources_count++] =
-            (struct list_config_resources_response_config_resource){slice_str(id), of_broker[i]};
+            (struct list_config_resources_response_config_resource){slice_str(id),
+                                                                    META_RESOURCE_BROKER};
     }
     if (is_wanted(&q, META_RESOURCE_TOPIC)) {
         meta_each_topic(call->image, SLICE_NULL, add_topic, &(struct resources_walk){&m});

@@ -1,0 +1,301 @@
+/* alter_configs.c - AlterConfigs (33), which replaces all overrides of a resource, and
+ * IncrementalAlterConfigs (44), which touches only the keys it names. Both become one list of
+ * alterations and one path. */
+#include "api/api_int.h"
+
+#include "base/check.h"
+#include "wire/gen/alter_configs_request.h"
+#include "wire/gen/alter_configs_response.h"
+#include "wire/gen/apis.h"
+#include "wire/gen/incremental_alter_configs_request.h"
+#include "wire/gen/incremental_alter_configs_response.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+struct alteration {
+    int8_t type;
+    struct slice name;
+    enum kafka_error error;
+    const char *message;
+    size_t mutation;
+};
+
+struct alterations {
+    struct alteration *resources;
+    size_t count;
+};
+
+/* ---- the answer
+ * ------------------------------------------------------------------------------------------ */
+
+static enum kafka_error result_error(const struct controller_mutation *m, bool is_late)
+{
+    if (is_late) { return KAFKA_REQUEST_TIMED_OUT; }
+    switch (m->result) {
+    case ERR_OK:
+        return KAFKA_NONE;
+    case ERR_NOTFOUND:
+        return KAFKA_UNKNOWN_TOPIC_OR_PARTITION;
+    case ERR_INVALID:
+    case ERR_LIMIT:
+        return KAFKA_INVALID_CONFIG;
+    default:
+        return KAFKA_KAFKA_STORAGE_ERROR; /* the disk or memory */
+    }
+}
+
+static enum err encode_replacing(const struct alterations *c, const struct api_reply *reply,
+                                 const int16_t *errors, const char *const *messages,
+                                 struct wire_writer *w)
+{
+    struct alter_configs_response m;
+    alter_configs_response_init(&m);
+    m.responses = arena_array(reply->req->arena, c->count, sizeof *m.responses);
+    if (!m.responses) { return ERR_NOMEM; }
+    m.responses_count = c->count;
+    for (size_t i = 0; i < c->count; i++) {
+        m.responses[i] = (struct alter_configs_response_alter_configs_resource_response){
+            errors[i], slice_str(messages[i]), c->resources[i].type, c->resources[i].name};
+    }
+    return alter_configs_response_encode(w, reply->version, &m);
+}
+
+static enum err encode_incremental(const struct alterations *c, const struct api_reply *reply,
+                                   const int16_t *errors, const char *const *messages,
+                                   struct wire_writer *w)
+{
+    struct incremental_alter_configs_response m;
+    incremental_alter_configs_response_init(&m);
+    m.responses = arena_array(reply->req->arena, c->count, sizeof *m.responses);
+    if (!m.responses) { return ERR_NOMEM; }
+    m.responses_count = c->count;
+    for (size_t i = 0; i < c->count; i++) {
+        m.responses[i] =
+            (struct incremental_alter_configs_response_alter_configs_resource_response){
+                errors[i], slice_str(messages[i]), c->resources[i].type, c->resources[i].name};
+    }
+    return incremental_alter_configs_response_encode(w, reply->version, &m);
+}
+
+static enum net_verdict alter_answer(struct api *api, const struct api_reply *reply, void *ctx,
+                                     const struct controller_mutation *mutations, size_t count,
+                                     bool is_late)
+{
+    (void)api;
+    (void)count;
+    struct alterations *c = ctx;
+    struct arena *a = reply->req->arena;
+    int16_t *errors = arena_array(a, c->count, sizeof *errors);
+    const char **messages = arena_array(a, c->count, sizeof *messages);
+    if (!errors || !messages) { return NET_CLOSE; }
+    for (size_t i = 0; i < c->count; i++) {
+        const struct alteration *r = &c->resources[i];
+        errors[i] = (int16_t)r->error;
+        messages[i] = r->message;
+        if (r->error) { continue; }
+        const struct controller_mutation *m = &mutations[r->mutation];
+        errors[i] = (int16_t)result_error(m, is_late);
+        messages[i] = !is_late && m->message[0] ? m->message : NULL;
+    }
+    struct wire_writer w;
+    api_answer_begin(reply, &w);
+    enum err e = reply->key == WIRE_API_ALTER_CONFIGS
+                     ? encode_replacing(c, reply, errors, messages, &w)
+                     : encode_incremental(c, reply, errors, messages, &w);
+    return api_answer_end(reply, &w, e);
+}
+
+/* ---- checks
+ * -------------------------------------------------------------------------------------------------
+ */
+
+static void refuse(struct alteration *r, enum kafka_error error, const char *message)
+{
+    r->error = error;
+    r->message = message;
+}
+
+static void check_resource(struct api_call *call, struct alterations *c, size_t index)
+{
+    struct alteration *r = &c->resources[index];
+    char id[16];
+    for (size_t i = 0; i < index; i++) {
+        if (c->resources[i].type == r->type && slice_eq(c->resources[i].name, r->name)) {
+            refuse(r, KAFKA_INVALID_REQUEST, "Each resource must appear at most once.");
+            refuse(&c->resources[i], KAFKA_INVALID_REQUEST, r->message);
+        }
+    }
+    if (r->error) { return; }
+    snprintf(id, sizeof id, "%" PRId32, call->api->options.node_id);
+    if (r->type == META_RESOURCE_TOPIC) {
+        if (!meta_topic(call->image, r->name)) {
+            refuse(r, KAFKA_UNKNOWN_TOPIC_OR_PARTITION, "The topic does not exist.");
+        }
+    } else if (r->type == META_RESOURCE_BROKER) {
+        if (r->name.size && !slice_eq_str(r->name, id)) {
+            refuse(r, KAFKA_INVALID_REQUEST,
+                   arena_printf(call->req->arena,
+                                "Unexpected broker id, expected %s or empty "
+                                "string for the cluster-wide default.",
+                                id));
+        }
+    } else {
+        refuse(r, KAFKA_INVALID_REQUEST, "Expected a resource of type TOPIC (2) or BROKER (4).");
+    }
+}
+
+/* One key: known, changeable, named once, with an operation that its type has. */
+static void check_key(struct alteration *r, const struct controller_config *configs, size_t index,
+                      struct arena *a)
+{
+    const struct controller_config *c = &configs[index];
+    char text[64];
+    const struct config_def *def =
+        r->type == META_RESOURCE_TOPIC ? config_topic_def(c->key) : config_broker_def(c->key);
+    for (size_t i = 0; i < index; i++) {
+        if (slice_eq(configs[i].key, c->key)) {
+            refuse(r, KAFKA_INVALID_REQUEST, "Error due to duplicate config keys");
+            return;
+        }
+    }
+    slice_print(c->key, text, sizeof text);
+    bool is_list_op = c->op == CONTROLLER_CONFIG_APPEND || c->op == CONTROLLER_CONFIG_SUBTRACT;
+    if (!def) {
+        bool is_topic = r->type == META_RESOURCE_TOPIC;
+        refuse(r, is_topic ? KAFKA_INVALID_CONFIG : KAFKA_INVALID_REQUEST,
+               arena_printf(a, "Unknown %s config name: %s", is_topic ? "topic" : "broker", text));
+    } else if (!def->is_topic && def->update == CONFIG_READ_ONLY) {
+        refuse(r, KAFKA_INVALID_REQUEST,
+               arena_printf(a, "Cannot update these configs dynamically: [%s]", text));
+    } else if (c->op != CONTROLLER_CONFIG_DELETE && slice_is_null(c->value)) {
+        refuse(r, KAFKA_INVALID_REQUEST,
+               arena_printf(a, "Null value not supported for : %s", text));
+    } else if (is_list_op && def->type != CONFIG_LIST) {
+        refuse(r, KAFKA_INVALID_CONFIG,
+               arena_printf(a, "Can't %s to key %s because its type is not LIST.",
+                            c->op == CONTROLLER_CONFIG_APPEND ? "APPEND" : "SUBTRACT", text));
+    }
+}
+
+static void check_keys(struct alteration *r, const struct controller_config *configs, size_t count,
+                       struct arena *a)
+{
+    for (size_t i = 0; i < count && !r->error; i++) {
+        check_key(r, configs, i, a);
+    }
+}
+
+/* ---- the two requests
+ * ------------------------------------------------------------------------------------------ */
+
+/* One resource's alterations as a mutation; configs is in the arena. */
+static void add_mutation(struct alterations *c, size_t index, struct controller_mutation *mutations,
+                         size_t *count, const struct controller_config *configs,
+                         size_t configs_count, bool replaces_all)
+{
+    struct alteration *r = &c->resources[index];
+    if (r->error) { return; }
+    r->mutation = *count;
+    mutations[(*count)++] = (struct controller_mutation){.kind = CONTROLLER_ALTER_CONFIG,
+                                                         .resource = (enum meta_resource)r->type,
+                                                         .name = r->name,
+                                                         .configs = configs,
+                                                         .configs_count = configs_count,
+                                                         .replaces_all = replaces_all};
+}
+
+#define ALTER_TIMEOUT_MS 30000
+
+static enum net_verdict alter_submit(struct api_call *call, struct alterations *c,
+                                     struct controller_mutation *mutations, size_t count,
+                                     bool is_dry_run)
+{
+    struct api_reply reply = api_reply_of(call);
+    /* A later duplicate refuses an earlier resource too: its mutation must not be carried out. */
+    size_t kept = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        if (c->resources[i].error) { continue; }
+        mutations[kept] = mutations[c->resources[i].mutation];
+        c->resources[i].mutation = kept++;
+    }
+    CHECK(kept <= count);
+    if (kept == 0) { return alter_answer(call->api, &reply, c, mutations, 0, false); }
+    return api_submit(call, &(struct api_submit){.mutations = mutations,
+                                                 .count = kept,
+                                                 .is_dry_run = is_dry_run,
+                                                 .timeout_ms = ALTER_TIMEOUT_MS,
+                                                 .done = alter_answer,
+                                                 .ctx = c});
+}
+
+/* Room for count resources; NULL without memory. */
+static struct alterations *alterations_make(struct arena *a, size_t count,
+                                            struct controller_mutation **mutations)
+{
+    if (count > CONTROLLER_MUTATIONS_MAX) { return NULL; }
+    struct alterations *c = arena_alloc(a, sizeof *c);
+    a->limit += count * (sizeof *c->resources + sizeof **mutations + 256);
+    *mutations = arena_array(a, count, sizeof **mutations);
+    if (!c || !*mutations) { return NULL; }
+    c->resources = arena_array(a, count, sizeof *c->resources);
+    c->count = count;
+    return c->resources ? c : NULL;
+}
+
+enum net_verdict api_alter_configs(struct api_call *call)
+{
+    struct arena *a = call->req->arena;
+    struct alter_configs_request q;
+    struct controller_mutation *mutations;
+    if (!API_DECODE(call, alter_configs_request, &q)) { return NET_CLOSE; }
+    struct alterations *c = alterations_make(a, q.resources_count, &mutations);
+    size_t count = 0;
+    for (size_t i = 0; c && i < c->count; i++) {
+        const struct alter_configs_request_alter_configs_resource *r = &q.resources[i];
+        c->resources[i].type = r->resource_type;
+        c->resources[i].name = r->resource_name;
+        a->limit += r->configs_count * sizeof(struct controller_config);
+        struct controller_config *configs = arena_array(a, r->configs_count, sizeof *configs);
+        if (!configs) { return NET_CLOSE; }
+        for (size_t k = 0; k < r->configs_count; k++) {
+            configs[k] = (struct controller_config){r->configs[k].name, r->configs[k].value,
+                                                    CONTROLLER_CONFIG_SET};
+        }
+        check_resource(call, c, i);
+        check_keys(&c->resources[i], configs, r->configs_count, a);
+        add_mutation(c, i, mutations, &count, configs, r->configs_count, true);
+    }
+    return c ? alter_submit(call, c, mutations, count, q.validate_only) : NET_CLOSE;
+}
+
+enum net_verdict api_incremental_alter_configs(struct api_call *call)
+{
+    struct arena *a = call->req->arena;
+    struct incremental_alter_configs_request q;
+    struct controller_mutation *mutations;
+    if (!API_DECODE(call, incremental_alter_configs_request, &q)) { return NET_CLOSE; }
+    struct alterations *c = alterations_make(a, q.resources_count, &mutations);
+    size_t count = 0;
+    for (size_t i = 0; c && i < c->count; i++) {
+        const struct incremental_alter_configs_request_alter_configs_resource *r = &q.resources[i];
+        c->resources[i].type = r->resource_type;
+        c->resources[i].name = r->resource_name;
+        a->limit += r->configs_count * sizeof(struct controller_config);
+        struct controller_config *configs = arena_array(a, r->configs_count, sizeof *configs);
+        if (!configs) { return NET_CLOSE; }
+        check_resource(call, c, i);
+        for (size_t k = 0; k < r->configs_count; k++) {
+            int8_t op = r->configs[k].config_operation;
+            if (op < CONTROLLER_CONFIG_SET || op > CONTROLLER_CONFIG_SUBTRACT) {
+                refuse(&c->resources[i], KAFKA_INVALID_REQUEST, "Unknown config operation.");
+                op = CONTROLLER_CONFIG_SET;
+            }
+            configs[k] = (struct controller_config){r->configs[k].name, r->configs[k].value,
+                                                    (enum controller_config_op)op};
+        }
+        check_keys(&c->resources[i], configs, r->configs_count, a);
+        add_mutation(c, i, mutations, &count, configs, r->configs_count, false);
+    }
+    return c ? alter_submit(call, c, mutations, count, q.validate_only) : NET_CLOSE;
+}
