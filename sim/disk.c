@@ -367,6 +367,17 @@ bool sim_disk_peek(struct sim_host *host, const char *path, bool durable, void *
     return true;
 }
 
+void sim_disk_list(struct sim_host *host, const char *path,
+                   void (*visit)(void *ctx, const char *name, bool is_dir), void *ctx)
+{
+    struct sim_place place;
+    if (sim_find(host, path, &place) || !place.inode) { return; }
+    for (size_t i = 0; i < place.inode->names_now.count; i++) {
+        const struct sim_entry *e = &place.inode->names_now.at[i];
+        visit(ctx, e->name, e->inode->is_dir);
+    }
+}
+
 bool sim_disk_rot(struct sim_host *host, const char *path, uint64_t pos, uint8_t flip)
 {
     struct sim_place place;

@@ -125,7 +125,7 @@ static void make_deep(struct sys *sys, void *ctx)
 static void sync_top(struct sys *sys, void *ctx)
 {
     (void)ctx;
-    enum err e = sys_dir_sync(sys, "d");
+    enum err e = sys_parent_sync(sys, "d/a");
     CHECK(!e);
 }
 

@@ -106,6 +106,9 @@ uint64_t sim_disk_device(struct sim_host *host, const char *disk);
  * leave it, under the name that it has now. Up to size bytes; false when there is no such file. */
 bool sim_disk_peek(struct sim_host *host, const char *path, bool durable, void *buf, size_t size,
                    size_t *got);
+/* Names in a directory as they are now, in order of creation. */
+void sim_disk_list(struct sim_host *host, const char *path,
+                   void (*visit)(void *ctx, const char *name, bool is_dir), void *ctx);
 /* Rot: changes bits of what is stored, behind everybody's back. False: no such byte. */
 bool sim_disk_rot(struct sim_host *host, const char *path, uint64_t pos, uint8_t flip);
 uint64_t sim_disk_used(struct sim_host *host, const char *disk);

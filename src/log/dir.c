@@ -387,6 +387,9 @@ static enum err take_lock(struct logdir *dir)
     char path[LOG_PATH_SIZE];
     enum err e = sys_dir_create(dir->sys, dir->path);
     if (e && e != ERR_EXISTS) { return e; }
+    /* A name that was made shortly before a crash may be there and still not be durable. */
+    e = sys_parent_sync(dir->sys, dir->path);
+    if (e) { return e; }
     logdir_path_of(dir, ".lock", path);
     e = sys_lock_take(dir->sys, path, &dir->lock_file);
     if (e == ERR_BUSY) {

@@ -262,6 +262,8 @@ static enum err journal_make_dirs(struct journal *j, const char *parent)
 {
     enum err e = sys_dir_create(j->sys, parent);
     if (e && e != ERR_EXISTS) { return e; }
+    e = sys_parent_sync(j->sys, parent);
+    if (e) { return e; }
     e = sys_dir_create(j->sys, j->dir);
     if (e && e != ERR_EXISTS) { return e; }
     return sys_dir_sync(j->sys, parent);

@@ -169,6 +169,9 @@ NODISCARD enum err sys_path_stat(struct sys *sys, const char *path, struct sys_s
 NODISCARD enum err sys_dir_create(struct sys *sys, const char *path); /* ERR_EXISTS when there */
 NODISCARD enum err sys_dir_sync(struct sys *sys,
                                 const char *path); /* BLOCKS. fsync of the directory */
+/* BLOCKS. The same for the directory that holds path: makes path's own name durable. ERR_OK where
+ * the system lets nobody open that directory: then somebody else made the name. */
+NODISCARD enum err sys_parent_sync(struct sys *sys, const char *path);
 NODISCARD enum err sys_fs_sync(struct sys *sys,
                                const char *path); /* BLOCKS. syncfs of its file system */
 NODISCARD enum err sys_fs_free(struct sys *sys, const char *path, uint64_t *bytes);

@@ -255,6 +255,10 @@ static void test_names_move_and_go(void **state)
     assert_int_equal(sys_path_stat(p->sys, at(p, "from"), &st), ERR_NOTFOUND);
     assert_int_equal(sys_path_stat(p->sys, to, &st), ERR_OK);
     assert_int_equal(sys_dir_sync(p->sys, p->dir), ERR_OK);
+    assert_int_equal(sys_parent_sync(p->sys, to), ERR_OK);
+    assert_int_equal(sys_parent_sync(p->sys, "relative"), ERR_OK);
+    assert_int_equal(sys_parent_sync(p->sys, "/tmp//"), ERR_OK);
+    assert_int_equal(sys_parent_sync(p->sys, "/tmp/not-there/x"), ERR_NOTFOUND);
     assert_int_equal(sys_fs_sync(p->sys, p->dir), ERR_OK);
     assert_int_equal(sys_fs_sync(p->sys, p->dir), ERR_OK); /* by the descriptor that was kept */
     uint64_t bytes = 0;
