@@ -62,6 +62,7 @@ static void test_nobody_can_connect_once_accepting_has_stopped(void **state)
     start(&f, 1);
     int fd = client_open(&f, 0);
     uint16_t port = net_port(f.net, 0);
+    WAIT_FOR(fake_counters(&f).connections == 1);
     net_stop_accepting(f.net);
     int late = socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
