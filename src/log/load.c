@@ -81,6 +81,8 @@ static enum err load_entry(void *ctx, const char *name, bool is_dir)
         keeper_remove_later(&dir->keeper, path, 0, true);
         return ERR_OK;
     }
+    /* Kafka's own metadata log lies beside the partitions; it is not one of them. */
+    if (strcmp(name, "__cluster_metadata-0") == 0) { return ERR_OK; }
     if (name_has_suffix(name, "-stray") || name_has_suffix(name, "-future") ||
         !log_parse_dir_name(name, topic, &partition)) {
         return ERR_OK;

@@ -440,7 +440,9 @@ enum err log_cool_down(struct log *log)
     enum err e = log_seal_active(log);
     log->has_no_producers = log->warm->producers.count == 0 && !log->warm->producers_stale;
     if (!e && !log->has_no_producers && !log->warm->producers_stale) {
-        e = log_write_snapshot(log, log_leo(log));
+        int64_t at = log_leo(log);
+        e = log_write_snapshot(log, at);
+        if (at != log_active(log)->base) { log->snapshot_loose = at; }
     }
     if (e) { return log_device_error(log, e, "closing an idle log"); }
     log_drop(log);

@@ -279,7 +279,6 @@ enum err log_write_snapshot(struct log *log, int64_t offset)
         err_ignore(sys_path_unlink(log->env->sys, path), "an old snapshot does no harm");
         log->snapshot_loose = -1;
     }
-    if (offset != log_active(log)->base) { log->snapshot_loose = offset; }
     return ERR_OK;
 }
 
