@@ -20,6 +20,14 @@ static int teardown(void **state)
     return 0;
 }
 
+static bool no_removals(struct fixture *f)
+{
+    sys_mutex_lock(&f->dir->keeper.lock);
+    bool none = list_is_empty(&f->dir->keeper.removals);
+    sys_mutex_unlock(&f->dir->keeper.lock);
+    return none;
+}
+
 /* Waits for a condition that another task brings about. */
 #define WAIT_FOR(cond)                                                                             \
     do {                                                                                           \
@@ -330,7 +338,7 @@ static void test_retention_removes_whole_segments_below_the_high_watermark(void 
     int64_t start = log_start_offset(log);
     assert_int_equal(start, log->segments[0].base);
     assert_int_equal(fixture_read_all(log, 1000), 100 - start);
-    WAIT_FOR(list_is_empty(&f->dir->keeper.removals));
+    WAIT_FOR(no_removals(f));
     log_unref(log);
     fixture_close(f, false);
     fixture_open(f);
@@ -452,7 +460,7 @@ static void test_a_directory_without_partition_metadata_or_with_leftovers_opens(
     log = fixture_find(f, "t");
     assert_int_equal(log_leo(log), 5);
     assert_true(uuid_is_zero(log_topic_id(log)));
-    WAIT_FOR(list_is_empty(&f->dir->keeper.removals));
+    WAIT_FOR(no_removals(f));
     log_unref(log);
     fixture_close(f, true);
     fixture_shell("test ! -e '%s/x-1.abc-delete' -a -e '%s/y-3.abc-stray'", f->path, f->path);

@@ -355,8 +355,7 @@ static void test_epochs_are_rebuilt_from_the_batches(void **state)
     static const char *const damage[] = {
         ": '%s'",
         ": > '%s/t-0/leader-epoch-checkpoint'",
-        "head -c 9 '%s/t-0/leader-epoch-checkpoint' > /tmp/bb-e.$$; mv /tmp/bb-e.$$ "
-        "'%s/t-0/leader-epoch-checkpoint'",
+        "truncate -s 9 '%s/t-0/leader-epoch-checkpoint'",
         "head -c 90 /dev/urandom > '%s/t-0/leader-epoch-checkpoint'",
         "rm '%s/t-0/leader-epoch-checkpoint'",
         "printf '0\\n1\\n0 0\\n' > '%s/t-0/leader-epoch-checkpoint'", /* an old one */

@@ -1,0 +1,143 @@
+/* device_test.c - a disk that is full, and one that fails. The full disk is a limit on file sizes;
+ * the failing one is a descriptor that refuses the call. */
+#include "unit/log/fixture.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+static int setup(void **state)
+{
+    struct fixture *f = malloc(sizeof *f);
+    assert_non_null(f);
+    fixture_init(f);
+    fixture_open(f);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture_fini(*state);
+    free(*state);
+    return 0;
+}
+
+static void limit_files(rlim_t size)
+{
+    struct rlimit l;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &l), 0);
+    l.rlim_cur = size;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &l), 0);
+}
+
+static void test_a_full_disk_refuses_and_recovers_without_a_restart(void **state)
+{
+    struct fixture *f = *state;
+    struct log *log = fixture_create(f, "t");
+    signal(SIGXFSZ, SIG_IGN);
+    for (int i = 0; i < 20; i++) {
+        fixture_append(f, log, (struct fixture_batch){.producer_id = 3, .sequence = i});
+    }
+    assert_int_equal(logdir_flush(f->dir), ERR_OK);
+    uint64_t size = log->segments[0].size;
+    limit_files(size + 100);
+    struct fixture_batch b = {
+        .producer_id = 3, .sequence = 20, .value_size = 2000, .expect_error = true};
+    for (int i = 0; i < 3; i++) {
+        struct log_append_result r = fixture_append(f, log, b);
+        assert_int_equal(r.err, ERR_NOSPACE);
+        assert_int_equal(r.reject, LOG_REJECT_STORAGE);
+        assert_int_equal(log_leo(log), 20);
+        assert_int_equal(log->segments[0].size, size);
+        assert_int_equal(fixture_read_all(log, 1000), 20); /* reads go on */
+    }
+    uint64_t on_disk = 0;
+    assert_int_equal(sys_file_size(log->segments[0].file, &on_disk), ERR_OK);
+    assert_int_equal(on_disk, size); /* cut back [APP-2] */
+    assert_false(logdir_is_offline(f->dir));
+    limit_files(RLIM_INFINITY);
+    b.expect_error = false;
+    struct log_append_result r = fixture_append(f, log, b);
+    assert_false(r.is_duplicate); /* the failed ones left no trace in the producer's state */
+    assert_int_equal(r.first_offset, 20);
+    b.sequence = 19;
+    b.value_size = 0;
+    assert_true(fixture_append(f, log, b).is_duplicate);
+    log_unref(log);
+    fixture_close(f, false);
+    fixture_open(f);
+    log = fixture_find(f, "t");
+    assert_int_equal(fixture_read_all(log, 1000), 21);
+    log_unref(log);
+}
+
+/* Puts a file in place of the active segment's that refuses writes or syncs. */
+static void break_file(struct fixture *f, struct log *log, const char *path, unsigned flags)
+{
+    struct sys_file *bad = NULL;
+    assert_int_equal(sys_file_open(f->sys, path, flags, &bad), ERR_OK);
+    sys_mutex_lock(&log->lock);
+    sys_file_unref(log->segments[log->segments_count - 1].file);
+    log->segments[log->segments_count - 1].file = bad;
+    sys_mutex_unlock(&log->lock);
+}
+
+static void test_a_failed_write_takes_the_directory_offline_for_good(void **state)
+{
+    struct fixture *f = *state;
+    struct log *log = fixture_create(f, "t"), *other = fixture_create(f, "u");
+    fixture_fill(f, log, 5);
+    fixture_fill(f, other, 5);
+    assert_int_equal(logdir_flush(f->dir), ERR_OK);
+    char path[600];
+    snprintf(path, sizeof path, "%s/t-0/00000000000000000000.log", f->path);
+    break_file(f, log, path, SYS_READ);
+    struct fixture_batch b = {.expect_error = true};
+    assert_int_equal(fixture_append(f, log, b).err, ERR_OFFLINE);
+    assert_true(sys_wait_flag(f->sys, &f->offline, sys_mono_ns(f->sys) + 5000 * SYS_MS));
+    assert_int_equal(fixture_append(f, log, b).err, ERR_OFFLINE);
+    assert_int_equal(fixture_append(f, other, b).err, ERR_OFFLINE);
+    struct log_slice s;
+    assert_int_equal(fixture_read_at(other, 0, 100, true, &s), ERR_OFFLINE);
+    log_unref(log);
+    log_unref(other);
+    /* The next start finds everything that was acknowledged. */
+    fixture_close(f, true);
+    fixture_open(f);
+    assert_false(logdir_load_stats(f->dir)->was_clean);
+    log = fixture_find(f, "t");
+    assert_int_equal(fixture_read_all(log, 1000), 5);
+    log_unref(log);
+}
+
+static void test_a_failed_sync_publishes_nothing_and_is_never_tried_again(void **state)
+{
+    struct fixture *f = *state;
+    struct log *log = fixture_create(f, "t");
+    fixture_fill(f, log, 5);
+    assert_int_equal(logdir_flush(f->dir), ERR_OK);
+    /* A device that takes writes and cannot be synced. */
+    break_file(f, log, "/dev/null", SYS_WRITE);
+    fixture_append(f, log, (struct fixture_batch){0});
+    assert_true(sys_wait_flag(f->sys, &f->offline, sys_mono_ns(f->sys) + 5000 * SYS_MS));
+    assert_int_equal(log_synced(log), 5);
+    struct logdir_counters before, after;
+    logdir_counters(f->dir, &before);
+    assert_int_equal(logdir_flush(f->dir), ERR_OFFLINE);
+    logdir_counters(f->dir, &after);
+    assert_int_equal(before.file_syncs, after.file_syncs);
+    assert_int_equal(log_synced(log), 5);
+    assert_int_equal(atomic_load(&f->synced), 5);
+    log_unref(log);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        T(test_a_full_disk_refuses_and_recovers_without_a_restart),
+        T(test_a_failed_write_takes_the_directory_offline_for_good),
+        T(test_a_failed_sync_publishes_nothing_and_is_never_tried_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
