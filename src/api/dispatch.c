@@ -119,7 +119,8 @@ static enum net_verdict api_handle(void *ctx, struct net_request *req, uint64_t 
     const struct wire_api *known = peek.bad ? NULL : wire_api_find(call.key);
     api_handler *handler = known ? handler_find(call.key) : NULL;
     if (!handler) { return NET_CLOSE; }
-    if (call.version < known->version_min || call.version > known->version_max) {
+    /* Above what is listed lies at most a version that Kafka calls unstable. */
+    if (call.version < known->version_min || call.version > known->advertise_max) {
         return call.key == WIRE_API_API_VERSIONS ? answer_fallback(&call) : NET_CLOSE;
     }
     wire_reader_init(&call.body, frame);
