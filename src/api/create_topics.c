@@ -36,6 +36,15 @@ static void refuse(struct create_topic *t, enum kafka_error error, const char *m
  * ------------------------------------------------------------------------------------------------
  */
 
+/* A name that stands twice is answered once. */
+static bool is_asked_before(const struct create_topics *c, size_t index)
+{
+    for (size_t i = 0; i < index; i++) {
+        if (slice_eq(c->request.topics[i].name, c->request.topics[index].name)) { return true; }
+    }
+    return false;
+}
+
 static void check_name(struct create_topics *c, struct create_topic *t, struct arena *a)
 {
     char text[64];
@@ -281,14 +290,16 @@ enum net_verdict api_create_topics(struct api_call *call)
     struct arena *a = call->req->arena;
     struct create_topics *c = arena_alloc(a, sizeof *c);
     if (!c || !API_DECODE(call, create_topics_request, &c->request)) { return NET_CLOSE; }
-    c->count = c->request.topics_count;
-    a->limit += c->count * (sizeof *c->topics + sizeof *c->mutations + CONFIG_MESSAGE_SIZE) + 65536;
-    c->topics = arena_array(a, c->count, sizeof *c->topics);
-    c->mutations = arena_array(a, c->count + 1, sizeof *c->mutations);
+    size_t asked = c->request.topics_count;
+    a->limit += asked * (sizeof *c->topics + sizeof *c->mutations + CONFIG_MESSAGE_SIZE) + 65536;
+    c->topics = arena_array(a, asked, sizeof *c->topics);
+    c->mutations = arena_array(a, asked + 1, sizeof *c->mutations);
     if (!c->topics || !c->mutations) { return NET_CLOSE; }
-    for (size_t i = 0; i < c->count; i++) {
-        c->topics[i].asked = &c->request.topics[i];
-        check_topic(call, c, &c->topics[i]);
+    for (size_t i = 0; i < asked; i++) {
+        if (is_asked_before(c, i)) { continue; }
+        struct create_topic *t = &c->topics[c->count++];
+        t->asked = &c->request.topics[i];
+        check_topic(call, c, t);
     }
     struct api_reply reply = api_reply_of(call);
     if (c->mutations_count == 0) {

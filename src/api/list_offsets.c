@@ -151,6 +151,7 @@ static bool topic_answer(struct api_call *call, const struct list_offsets_reques
                 : api_find_partition(call, t->name, (struct uuid){0}, part->partition_index, &p);
         part->error_code = (int16_t)error;
         if (p) { part_answer(call, q, p, &t->partitions[k], part); }
+        if (call->version < 4) { part->leader_epoch = -1; } /* no such field yet */
         partition_unref(p);
     }
     return true;

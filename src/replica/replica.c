@@ -324,9 +324,26 @@ static bool load_topic(void *ctx, const struct meta_topic *topic)
     return !w->err;
 }
 
+/* Logs without a single metadata record: the metadata log was lost, and every partition would be
+ * set aside. */
+static bool has_lost_metadata(const struct replica_manager *m, const struct meta_image *image)
+{
+    size_t logs_count = 0;
+    for (size_t i = 0; i < m->dirs_count; i++) {
+        logs_count += logdir_logs_count(m->dirs[i]);
+    }
+    if (image->offset >= 0 || logs_count == 0) { return false; }
+    log_error(m->options.logger, REPLICA_LOGGER,
+              "The metadata log is empty, but there are %zu partitions on disk. The broker does "
+              "not start: restore __cluster_metadata-0, or move the partitions away",
+              logs_count);
+    return true;
+}
+
 enum err replica_load(struct replica_manager *m, const struct meta_image *image)
 {
     struct load_walk w = {.m = m, .image = image};
+    if (has_lost_metadata(m, image)) { return ERR_CORRUPT; }
     for (size_t i = 0; i < m->dirs_count && !w.err; i++) {
         w.dir = m->dirs[i];
         logdir_each(m->dirs[i], load_log, &w);
