@@ -143,7 +143,8 @@ class ProtocolCases(case.CaseTest):
                 topic, raw.batch([value]), acks=0)))
         self.assertEqual(1, len(link.call("Metadata", 9, {"Topics": []})["Brokers"]))
         # No answer says when they are readable: a broker that syncs first is a moment later.
-        fixture.wait_until(lambda: self.values(topic) == [b"a", b"b", b"c"], 5, "the records")
+        fixture.wait_until(lambda: self.values(topic) == [b"a", b"b", b"c"], 5,
+                           what="the records")
 
     def test_c10_a_failed_acks_0_closes_the_connection(self):
         link = self.connect()
