@@ -251,12 +251,13 @@ enum err log_rebuild_producers(struct log *log)
     int64_t from = 0;
     enum err e = load_snapshot(log, &from);
     if (e) { return log_device_error(log, e, "reading a producer snapshot"); }
-#ifndef MUTANT_PRODUCERS_LOST
+#ifdef MUTANT_PRODUCERS_LOST
+    from = log_leo(log);
+#endif
     if (from < log_leo(log)) {
         e = log_scan_headers(log, from, producer_visit, true);
         if (e) { return e; }
     }
-#endif
     w->producers_stale = false;
     return ERR_OK;
 }
