@@ -138,6 +138,15 @@ enum err sys_fs_free(struct sys *sys, const char *path, uint64_t *bytes)
     return ERR_OK;
 }
 
+enum err sys_fs_total(struct sys *sys, const char *path, uint64_t *bytes)
+{
+    *bytes = 0;
+    struct sim_place place;
+    enum err e = sim_find(sys->process->host, path, &place);
+    if (!e) { *bytes = place.disk ? place.disk->faults.space_bytes : UINT64_MAX; }
+    return e;
+}
+
 /* What a rename may replace. */
 static enum err sim_may_replace(const struct sim_inode *by, const struct sim_inode *old)
 {

@@ -101,6 +101,16 @@ enum err sys_fs_free(struct sys *sys, const char *path, uint64_t *bytes)
     return ERR_OK;
 }
 
+enum err sys_fs_total(struct sys *sys, const char *path, uint64_t *bytes)
+{
+    (void)sys;
+    *bytes = 0;
+    struct statvfs st;
+    if (statvfs(path, &st) < 0) { return sys_err(errno); }
+    *bytes = (uint64_t)st.f_blocks * (uint64_t)st.f_frsize;
+    return ERR_OK;
+}
+
 enum err sys_path_rename(struct sys *sys, const char *from, const char *to)
 {
     (void)sys;

@@ -175,6 +175,8 @@ NODISCARD enum err sys_parent_sync(struct sys *sys, const char *path);
 NODISCARD enum err sys_fs_sync(struct sys *sys,
                                const char *path); /* BLOCKS. syncfs of its file system */
 NODISCARD enum err sys_fs_free(struct sys *sys, const char *path, uint64_t *bytes);
+/* The size of the file system that holds path. */
+NODISCARD enum err sys_fs_total(struct sys *sys, const char *path, uint64_t *bytes);
 NODISCARD enum err sys_path_rename(struct sys *sys, const char *from, const char *to);
 NODISCARD enum err sys_path_unlink(struct sys *sys, const char *path);
 NODISCARD enum err sys_dir_remove(struct sys *sys, const char *path); /* must be empty */
