@@ -162,10 +162,10 @@ static void check_key(struct alteration *r, const struct controller_config *conf
     slice_print(c->key, text, sizeof text);
     bool is_list_op = c->op == CONTROLLER_CONFIG_APPEND || c->op == CONTROLLER_CONFIG_SUBTRACT;
     if (!def) {
-        bool is_topic = r->type == META_RESOURCE_TOPIC;
-        refuse(r, is_topic ? KAFKA_INVALID_CONFIG : KAFKA_INVALID_REQUEST,
-               arena_printf(a, "Unknown %s config name: %s", is_topic ? "topic" : "broker", text));
-    } else if (!def->is_topic && def->update == CONFIG_READ_ONLY) {
+        refuse(r, KAFKA_INVALID_CONFIG,
+               arena_printf(a, "Unknown %s config name: %s",
+                            r->type == META_RESOURCE_TOPIC ? "topic" : "broker", text));
+    } else if (!def->is_topic && def->update != CONFIG_CLUSTER_WIDE) {
         refuse(r, KAFKA_INVALID_REQUEST,
                arena_printf(a, "Cannot update these configs dynamically: [%s]", text));
     } else if (c->op != CONTROLLER_CONFIG_DELETE && slice_is_null(c->value)) {

@@ -10,6 +10,7 @@ struct delete_topic {
     enum kafka_error error;
     const char *message;
     size_t mutation;
+    bool is_repeated; /* answered where it stands first */
 };
 
 struct delete_topics {
@@ -28,10 +29,11 @@ static enum net_verdict delete_answer(struct api *api, const struct api_reply *r
     delete_topics_response_init(&m);
     m.responses = arena_array(reply->req->arena, d->count, sizeof *m.responses);
     if (!m.responses) { return NET_CLOSE; }
-    m.responses_count = d->count;
     for (size_t i = 0; i < d->count; i++) {
         const struct delete_topic *t = &d->topics[i];
-        struct delete_topics_response_deletable_topic_result *out = &m.responses[i];
+        if (t->is_repeated) { continue; }
+        struct delete_topics_response_deletable_topic_result *out =
+            &m.responses[m.responses_count++];
         delete_topics_response_deletable_topic_result_init(out);
         enum kafka_error error = t->error;
         if (!error && is_late) {
@@ -70,10 +72,10 @@ static void check_topic(struct api_call *call, struct delete_topics *d, size_t i
     t->name = slice_str(topic->name);
     t->id = topic->id;
     for (size_t i = 0; i < index; i++) {
-        if (uuid_eq(d->topics[i].id, t->id)) {
-            t->error = d->topics[i].error = KAFKA_INVALID_REQUEST;
-            t->message = d->topics[i].message = "Duplicate topic.";
-        }
+        if (!uuid_eq(d->topics[i].id, t->id)) { continue; }
+        t->is_repeated = true;
+        t->error = d->topics[i].error = KAFKA_INVALID_REQUEST;
+        t->message = d->topics[i].message = "Duplicate topic.";
     }
 }
 
@@ -111,7 +113,7 @@ enum net_verdict api_delete_topics(struct api_call *call)
     struct delete_topics *d = arena_alloc(a, sizeof *d);
     if (!d || !API_DECODE(call, delete_topics_request, &q)) { return NET_CLOSE; }
     d->count = call->version >= 6 ? q.topics_count : q.topic_names_count;
-    a->limit += d->count * (sizeof *d->topics + sizeof(struct controller_mutation) + 128);
+    a->limit += d->count * (sizeof *d->topics + sizeof(struct controller_mutation) + 400);
     d->topics = arena_array(a, d->count, sizeof *d->topics);
     struct controller_mutation *mutations = arena_array(a, d->count, sizeof *mutations);
     if (!d->topics || !mutations || d->count > CONTROLLER_MUTATIONS_MAX) { return NET_CLOSE; }

@@ -10,31 +10,54 @@
 #include <stdio.h>
 
 #define SYNONYMS_MAX 16
+#define DESCRIBE_BYTES_MAX ((size_t)512 << 20) /* of one answer, however many resources */
 
 struct describing {
     struct api_call *call;
     struct config_scope scope;
     struct slice topic; /* null for a broker */
     bool with_synonyms;
+    bool with_documentation;
     bool only_dynamic_default; /* the cluster-wide default resource: what is set there, nothing else
                                 */
 };
 
+/* What is set for the whole cluster; NULL: nothing. */
+static const char *dynamic_default(const struct describing *d, const struct config_def *def)
+{
+    return meta_config(d->call->image, META_RESOURCE_BROKER, slice_str(""), slice_str(def->name));
+}
+
 static bool add_synonyms(const struct describing *d, const struct config_def *def,
                          struct describe_configs_response_describe_configs_resource_result *out)
 {
-    struct arena *a = d->call->req->arena;
-    out->synonyms = arena_array(a, SYNONYMS_MAX, sizeof *out->synonyms);
-    if (!out->synonyms) { return false; }
+    struct describe_configs_response_describe_configs_synonym found[SYNONYMS_MAX];
+    size_t count = 0;
     for (size_t i = 0; i < SYNONYMS_MAX; i++) {
         struct config_synonym_value v;
         if (!config_synonym_at(&d->scope, d->topic, def, i, &v)) { break; }
+        if (d->only_dynamic_default && v.source != CONFIG_SOURCE_DYNAMIC_DEFAULT) { continue; }
         bool is_hidden = def->type == CONFIG_PASSWORD;
-        out->synonyms[out->synonyms_count++] =
-            (struct describe_configs_response_describe_configs_synonym){
-                slice_str(v.name), is_hidden ? SLICE_NULL : slice_str(v.raw), (int8_t)v.source};
+        found[count++] = (struct describe_configs_response_describe_configs_synonym){
+            slice_str(v.name), is_hidden ? SLICE_NULL : slice_str(v.raw), (int8_t)v.source};
     }
+    out->synonyms = arena_array(d->call->req->arena, count, sizeof *out->synonyms);
+    if (!out->synonyms) { return false; }
+    memcpy(out->synonyms, found, count * sizeof *found);
+    out->synonyms_count = count;
     return true;
+}
+
+/* What there is to say about a key, made from its definition. */
+static const char *document(const struct config_def *def, struct arena *a)
+{
+    const char *fallback = def->synonyms[0].name;
+    const char *text = arena_printf(
+        a, "%s%s%s%s%s%s", def->is_topic ? "A topic's own value." : "A broker's value.",
+        fallback ? " Without one the broker's " : "", fallback ? fallback : "",
+        fallback ? " holds." : "", def->valid ? " Allowed: " : "", def->valid ? def->valid : "");
+    if (!text || def->min > def->max) { return text; }
+    return arena_printf(a, "%s From %" PRId64 " to %" PRId64 ".", text, def->min, def->max);
 }
 
 static bool describe_one(const struct describing *d, const struct config_def *def,
@@ -43,7 +66,10 @@ static bool describe_one(const struct describing *d, const struct config_def *de
     struct arena *a = d->call->req->arena;
     struct config_value v;
     describe_configs_response_describe_configs_resource_result_init(out);
-    if (def->is_topic) {
+    if (d->only_dynamic_default) {
+        v.text = dynamic_default(d, def);
+        v.source = CONFIG_SOURCE_DYNAMIC_DEFAULT;
+    } else if (def->is_topic) {
         config_topic_value(&d->scope, d->topic, def, &v);
     } else {
         config_broker_value(&d->scope, def, &v);
@@ -55,13 +81,14 @@ static bool describe_one(const struct describing *d, const struct config_def *de
     out->read_only = !def->is_topic && def->update == CONFIG_READ_ONLY;
     out->config_source = (int8_t)v.source;
     out->config_type = (int8_t)def->type;
+    out->documentation = d->with_documentation ? slice_str(document(def, a)) : SLICE_NULL;
     return !d->with_synonyms || add_synonyms(d, def, out);
 }
 
 static bool is_asked(const struct describe_configs_request_describe_configs_resource *q,
                      const struct config_def *def)
 {
-    if (q->configuration_keys == NULL) { return true; }
+    if (q->configuration_keys_count == 0) { return true; } /* null or empty: all */
     for (size_t i = 0; i < q->configuration_keys_count; i++) {
         if (slice_eq_str(q->configuration_keys[i], def->name)) { return true; }
     }
@@ -70,8 +97,7 @@ static bool is_asked(const struct describe_configs_request_describe_configs_reso
 
 static bool is_shown(const struct describing *d, const struct config_def *def)
 {
-    return !d->only_dynamic_default || meta_config(d->call->image, META_RESOURCE_BROKER,
-                                                   slice_str(""), slice_str(def->name)) != NULL;
+    return !d->only_dynamic_default || dynamic_default(d, def) != NULL;
 }
 
 static bool describe_keys(const struct describing *d,
@@ -84,8 +110,9 @@ static bool describe_keys(const struct describing *d,
         slice_is_null(d->topic) ? config_broker_defs(&count) : config_topic_defs(&count);
     /* The answer is as large as the table, however small the request. */
     a->limit +=
-        count * (sizeof *out->configs + 64 +
+        count * (sizeof *out->configs + 512 +
                  SYNONYMS_MAX * sizeof(struct describe_configs_response_describe_configs_synonym));
+    if (a->limit > DESCRIBE_BYTES_MAX) { a->limit = DESCRIBE_BYTES_MAX; }
     out->configs = arena_array(a, count, sizeof *out->configs);
     if (!out->configs) { return false; }
     for (size_t i = 0; i < count; i++) {
@@ -111,7 +138,8 @@ static bool describe_resource(struct api_call *call, const struct describe_confi
     struct describing d = {.call = call,
                            .scope = api_scope(call->api, call->image),
                            .topic = SLICE_NULL,
-                           .with_synonyms = q->include_synonyms};
+                           .with_synonyms = q->include_synonyms,
+                           .with_documentation = q->include_documentation};
     describe_configs_response_describe_configs_result_init(out);
     out->resource_type = r->resource_type;
     out->resource_name = r->resource_name;

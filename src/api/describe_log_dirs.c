@@ -5,11 +5,20 @@
 #include "wire/gen/describe_log_dirs_request.h"
 #include "wire/gen/describe_log_dirs_response.h"
 
+#include <stdlib.h>
+
+/* One replica, copied: the log is borrowed for the visit only. */
+struct dir_row {
+    const char *topic;
+    int64_t size;
+    int32_t partition;
+};
+
 struct dir_walk {
     const struct describe_log_dirs_request *q;
-    struct describe_log_dirs_response_describe_log_dirs_result *out;
     struct arena *arena;
-    size_t topics_max;
+    struct dir_row *rows;
+    size_t count, max;
     bool has_failed;
 };
 
@@ -25,53 +34,72 @@ static bool is_asked(const struct describe_log_dirs_request *q, const struct log
     return false;
 }
 
-/* One row a replica: a topic may show several times, each with one partition; clients merge them.
- */
 static void add_log(void *ctx, struct log *log)
 {
     struct dir_walk *w = ctx;
-    if (w->has_failed || w->out->topics_count == w->topics_max || !is_asked(w->q, log)) { return; }
-    struct arena *a = w->arena;
-    struct describe_log_dirs_response_describe_log_dirs_topic *t =
-        &w->out->topics[w->out->topics_count];
-    a->limit += sizeof *t->partitions + 320;
-    t->name = slice_str(arena_strndup(a, log_topic(log), strlen(log_topic(log))));
-    t->partitions = arena_alloc(a, sizeof *t->partitions);
-    w->has_failed = !t->name.at || !t->partitions;
-    if (w->has_failed) { return; }
-    t->partitions_count = 1;
-    t->partitions[0].partition_index = log_partition(log);
-    t->partitions[0].partition_size = (int64_t)log_size_bytes(log);
-    w->out->topics_count++;
+    if (w->has_failed || w->count == w->max || !is_asked(w->q, log)) { return; }
+    size_t size = strlen(log_topic(log));
+    w->arena->limit += size + 64;
+    const char *topic = arena_strndup(w->arena, log_topic(log), size);
+    w->has_failed = !topic;
+    if (!topic) { return; }
+    w->rows[w->count++] = (struct dir_row){topic, (int64_t)log_size_bytes(log), log_partition(log)};
+}
+
+static int row_order(const void *a, const void *b)
+{
+    const struct dir_row *x = a, *y = b;
+    int by_topic = strcmp(x->topic, y->topic);
+    return by_topic ? by_topic : (x->partition > y->partition) - (x->partition < y->partition);
+}
+
+/* The rows as topics with partitions: clients keep one entry a topic, the last they read. */
+static bool group_rows(struct dir_walk *w,
+                       struct describe_log_dirs_response_describe_log_dirs_result *out)
+{
+    struct describe_log_dirs_response_describe_log_dirs_partition *parts;
+    w->arena->limit += w->count * (sizeof *out->topics + sizeof *parts) + 128;
+    out->topics = arena_array(w->arena, w->count, sizeof *out->topics);
+    parts = arena_array(w->arena, w->count, sizeof *parts);
+    if (!out->topics || !parts) { return false; }
+    qsort(w->rows, w->count, sizeof *w->rows, row_order);
+    for (size_t i = 0; i < w->count; i++) {
+        const struct dir_row *r = &w->rows[i];
+        parts[i].partition_index = r->partition;
+        parts[i].partition_size = r->size;
+        if (i == 0 || strcmp(r->topic, w->rows[i - 1].topic) != 0) {
+            out->topics[out->topics_count].name = slice_str(r->topic);
+            out->topics[out->topics_count++].partitions = &parts[i];
+        }
+        out->topics[out->topics_count - 1].partitions_count++;
+    }
+    return true;
 }
 
 static bool describe_dir(struct api_call *call, const struct describe_log_dirs_request *q,
                          struct logdir *dir,
                          struct describe_log_dirs_response_describe_log_dirs_result *out)
 {
-    struct arena *a = call->req->arena;
-    struct dir_walk w = {.q = q, .out = out, .arena = a};
-    uint64_t free_bytes, used = 0;
+    struct sys *sys = call->api->options.sys;
+    struct dir_walk w = {.q = q, .arena = call->req->arena};
+    uint64_t free_bytes, total;
     describe_log_dirs_response_describe_log_dirs_result_init(out);
     out->log_dir = slice_str(logdir_path(dir));
     if (logdir_is_offline(dir)) {
         out->error_code = KAFKA_KAFKA_STORAGE_ERROR;
         return true;
     }
-    size_t max = logdir_logs_count(dir) + 64; /* some may be created meanwhile */
-    w.topics_max = max;
-    a->limit += max * sizeof *out->topics;
-    out->topics = arena_array(a, max, sizeof *out->topics);
-    if (!out->topics) { return false; }
+    w.max = logdir_logs_count(dir) + 64; /* some may be created meanwhile */
+    w.arena->limit += w.max * sizeof *w.rows;
+    w.rows = arena_array(w.arena, w.max, sizeof *w.rows);
+    if (!w.rows) { return false; }
     logdir_each(dir, add_log, &w);
-    for (size_t i = 0; i < out->topics_count; i++) {
-        used += (uint64_t)out->topics[i].partitions[0].partition_size;
+    if (sys_fs_free(sys, logdir_path(dir), &free_bytes) == ERR_OK &&
+        sys_fs_total(sys, logdir_path(dir), &total) == ERR_OK) {
+        out->usable_bytes = free_bytes < INT64_MAX ? (int64_t)free_bytes : INT64_MAX;
+        out->total_bytes = total < INT64_MAX ? (int64_t)total : INT64_MAX;
     }
-    if (sys_fs_free(call->api->options.sys, logdir_path(dir), &free_bytes) == ERR_OK) {
-        out->usable_bytes = (int64_t)free_bytes;
-        out->total_bytes = (int64_t)(free_bytes + used);
-    }
-    return !w.has_failed;
+    return !w.has_failed && group_rows(&w, out);
 }
 
 enum net_verdict api_describe_log_dirs(struct api_call *call)

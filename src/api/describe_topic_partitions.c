@@ -48,6 +48,15 @@ static bool add_partition(void *ctx, const struct meta_partition *mp)
     out->replica_nodes_count = mp->replicas_count;
     out->isr_nodes = mp->isr;
     out->isr_nodes_count = mp->isr_count;
+    struct partition *here =
+        replica_find(p->call->api->options.replicas, p->topic->topic_id, mp->index);
+    if (here && partition_state(here) == PARTITION_OFFLINE) { /* as Metadata shows it */
+        out->error_code = KAFKA_KAFKA_STORAGE_ERROR;
+        out->leader_id = -1;
+        out->offline_replicas = mp->replicas;
+        out->offline_replicas_count = mp->replicas_count;
+    }
+    partition_unref(here);
     return true;
 }
 

@@ -1,12 +1,14 @@
 /* list_offsets.c - ListOffsets (2): the ends of a log, and offsets by time.
  *
- * Thread: time look-ups read the disk, so they run on a handler; the ends are answered where the
- * request arrives. A ReplicaId >= 0 is a follower's: it sees the log's end, whatever the isolation,
- * as in Kafka. */
+ * Thread: what may read the disk (times, the start's epoch) runs on a handler; the end is answered
+ * where the request arrives. A ReplicaId >= 0 is a follower's: it sees the log's end, whatever the
+ * isolation, as in Kafka. */
 #include "api/api_int.h"
 
 #include "wire/gen/list_offsets_request.h"
 #include "wire/gen/list_offsets_response.h"
+
+#include <stdlib.h>
 
 enum list_special {
     LIST_LATEST = -1,
@@ -36,9 +38,15 @@ static bool is_known_special(int64_t timestamp, int16_t version)
     }
 }
 
-static bool needs_disk(int64_t timestamp)
+static bool is_search(int64_t timestamp)
 {
     return timestamp >= 0 || timestamp == LIST_MAX_TIMESTAMP;
+}
+
+/* The start's epoch is in a file as long as the log is idle. */
+static bool needs_disk(int64_t timestamp)
+{
+    return is_search(timestamp) || timestamp == LIST_EARLIEST || timestamp == LIST_EARLIEST_LOCAL;
 }
 
 static enum kafka_error lookup_error(enum err e)
@@ -95,7 +103,7 @@ static void part_answer(struct api_call *call, const struct list_offsets_request
         out->error_code = KAFKA_UNSUPPORTED_VERSION;
         return;
     }
-    if (needs_disk(asked->timestamp)) {
+    if (is_search(asked->timestamp)) {
         part_by_time(q, p, asked->timestamp, out);
         return;
     }
@@ -121,15 +129,29 @@ static bool any_needs_disk(const struct list_offsets_request *q)
     return false;
 }
 
-static bool is_twice(const struct list_offsets_request_list_offsets_topic *t, size_t index)
+static int index_order(const void *a, const void *b)
 {
-    for (size_t i = 0; i < t->partitions_count; i++) {
-        if (i != index &&
-            t->partitions[i].partition_index == t->partitions[index].partition_index) {
-            return true;
-        }
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The topic's partitions in ascending order, to find those that are asked for twice. NULL without
+ * memory. */
+static int32_t *sort_indexes(const struct list_offsets_request_list_offsets_topic *t,
+                             struct arena *a)
+{
+    int32_t *sorted = arena_array(a, t->partitions_count, sizeof *sorted);
+    for (size_t i = 0; sorted && i < t->partitions_count; i++) {
+        sorted[i] = t->partitions[i].partition_index;
     }
-    return false;
+    if (sorted) { qsort(sorted, t->partitions_count, sizeof *sorted, index_order); }
+    return sorted;
+}
+
+static bool is_twice(const int32_t *sorted, size_t count, int32_t index)
+{
+    const int32_t *at = bsearch(&index, sorted, count, sizeof *sorted, index_order);
+    return at && ((at > sorted && at[-1] == index) || (at + 1 < sorted + count && at[1] == index));
 }
 
 static bool topic_answer(struct api_call *call, const struct list_offsets_request *q,
@@ -137,8 +159,9 @@ static bool topic_answer(struct api_call *call, const struct list_offsets_reques
                          struct list_offsets_response_list_offsets_topic_response *out)
 {
     out->name = t->name;
+    int32_t *sorted = sort_indexes(t, call->req->arena);
     out->partitions = arena_array(call->req->arena, t->partitions_count, sizeof *out->partitions);
-    if (!out->partitions) { return false; }
+    if (!sorted || !out->partitions) { return false; }
     out->partitions_count = t->partitions_count;
     for (size_t k = 0; k < t->partitions_count; k++) {
         struct list_offsets_response_list_offsets_partition_response *part = &out->partitions[k];
@@ -146,11 +169,12 @@ static bool topic_answer(struct api_call *call, const struct list_offsets_reques
         list_offsets_response_list_offsets_partition_response_init(part);
         part->partition_index = t->partitions[k].partition_index;
         enum kafka_error error =
-            is_twice(t, k)
+            is_twice(sorted, t->partitions_count, part->partition_index)
                 ? KAFKA_INVALID_REQUEST
                 : api_find_partition(call, t->name, (struct uuid){0}, part->partition_index, &p);
         part->error_code = (int16_t)error;
         if (p) { part_answer(call, q, p, &t->partitions[k], part); }
+        if (call->version < 4) { part->leader_epoch = -1; } /* there is no such field */
         if (call->version < 4) { part->leader_epoch = -1; } /* no such field yet */
         partition_unref(p);
     }

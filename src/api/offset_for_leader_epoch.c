@@ -37,6 +37,7 @@ enum net_verdict api_offset_for_leader_epoch(struct api_call *call)
     struct offset_for_leader_epoch_request q;
     struct offset_for_leader_epoch_response m;
     struct arena *a = call->req->arena;
+    if (!call->req->on_handler) { return NET_SLOW; } /* an idle log's epochs are in a file */
     if (!API_DECODE(call, offset_for_leader_epoch_request, &q)) { return NET_CLOSE; }
     offset_for_leader_epoch_response_init(&m);
     m.topics = arena_array(a, q.topics_count, sizeof *m.topics);
