@@ -165,6 +165,7 @@ static void net_conn_prepare(struct net_conn *c)
     struct net_processor *p = c->processor;
     list_init(&c->order);
     list_init(&c->flush_link);
+    list_init(&c->queue_link);
     list_init(&c->job.link);
     list_init(&c->memory.link);
     c->job.msg.kind = NET_MSG_JOB;
@@ -267,6 +268,8 @@ void net_conn_close(struct net_conn *c, enum net_close_reason reason)
     struct net_processor *p = c->processor;
     if (net_conn_is_closed(c)) { return; }
     net_conn_pin(c);
+    /* Counted before the peer can see it, its place given back before that. */
+    net_limits_leave(&p->net->limits, c->peer, c->listener->is_control);
     net_tally_add(&p->tally, (enum net_count)(NET_COUNT_CLOSED + (unsigned)reason), 1);
     net_tally_add(&p->tally, NET_COUNT_GONE, 1);
     c->stalls |= NET_STALL_CLOSING;
@@ -275,9 +278,9 @@ void net_conn_close(struct net_conn *c, enum net_close_reason reason)
     sys_stream_close(c->stream);
     c->stream = NULL;
     net_slot_give(p, c);
-    net_limits_leave(&p->net->limits, c->peer, c->listener->is_control);
     (void)purg_timer_remove(p->wheel, &c->timer);
     list_remove(&c->flush_link);
+    list_remove(&c->queue_link);
     net_conn_release_input(c);
     if (c->job_place == NET_JOB_READY && net_processor_unqueue(p, c)) {
         c->job_place = NET_JOB_NONE;
@@ -364,11 +367,15 @@ void net_conn_on_event(struct net_conn *c, unsigned ready)
         }
     }
     if ((ready & SYS_READABLE) && !net_conn_is_closed(c)) {
+        if (!c->stalls && p->queued >= p->queue_max) {
+            net_conn_stall(c, NET_STALL_QUEUE);
+            list_add_tail(&p->queue_waiters, &c->queue_link);
+        }
         if (c->stalls) {
             net_conn_set_interest(c, c->interest & ~(unsigned)SYS_READABLE);
-        } else if (p->queued < p->queue_max) {
+        } else {
             net_conn_read(c);
-        } /* else: the poller tells again once the queue is shorter */
+        }
     }
     net_conn_unpin(c);
 }

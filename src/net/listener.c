@@ -33,15 +33,15 @@ static void net_listener_give(struct net_listener *l, struct sys_stream *stream,
     net_tally_add(&l->tally, NET_COUNT_ACCEPTED, 1);
     const char *what;
     if (net_limits_enter(&l->net->limits, peer, l->is_control, &what)) {
-        sys_stream_close(stream);
         net_listener_refuse(l, peer, what, now_ns);
+        sys_stream_close(stream);
         return;
     }
     struct net_conn *c = mem_new(struct net_conn);
     if (!c) {
-        sys_stream_close(stream);
         net_limits_leave(&l->net->limits, peer, l->is_control);
         net_listener_refuse(l, peer, "memory", now_ns);
+        sys_stream_close(stream);
         return;
     }
     c->listener = l;

@@ -76,6 +76,12 @@ static enum err net_make_processors(struct net *net)
         count += l->processors_count;
         data += l->is_control ? 0 : l->processors_count;
     }
+    if (count > NET_PROCESSORS_MAX) {
+        log_error(net->config.logger, "kafka.server.KafkaServer",
+                  "%zu network threads for all listeners are too many (at most %d)", count,
+                  NET_PROCESSORS_MAX);
+        return ERR_INVALID;
+    }
     net->processors = mem_array(count, sizeof *net->processors);
     if (!net->processors) { return ERR_NOMEM; }
     uint32_t share = data ? net->config.queued_requests_max / (uint32_t)data : 0;

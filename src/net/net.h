@@ -41,7 +41,7 @@ enum net_verdict {
                 */
     NET_PARKED_PASS, /* effect done, answer comes later; later requests may run meanwhile */
     NET_PARKED_HOLD, /* comes later and blocks the connection until then */
-    NET_SLOW, /* nothing done yet: call again on a handler (on_handler is true there) */
+    NET_SLOW, /* call again on a handler (on_handler is true there); 'op' says what is done already */
 };
 
 /* A part of a file inside an answer. */
@@ -80,7 +80,7 @@ struct net_request {
     /* Small memory for what stays while the request is parked (operation, watch nodes, positions).
      * Lives until the request has ended, whatever happens to 'arena'. */
     struct arena *park_arena;
-    /* Api's own; zeroed for each request. */
+    /* Api's own; zeroed for each request, kept from NET_SLOW to the handler. */
     void *op;
     struct net_answer answer;
 };
@@ -128,6 +128,9 @@ struct net_api {
      * that net_answer_later() comes. A Produce may also stay until its time. Owner's thread; it may
      * call net_answer_later() itself. NULL: parked requests end by themselves. */
     void (*on_cancel)(void *ctx, struct net_request *req);
+    /* A request that said NET_SLOW will not run again, its connection has closed: give back what its
+     * op holds. Owner's thread. May be NULL. */
+    void (*on_drop)(void *ctx, struct net_request *req);
     /* Last sight of a connection, [NET-4]; frees the user pointer. Owner's thread. May be NULL. */
     void (*on_close)(void *ctx, struct net_conn *conn);
 };

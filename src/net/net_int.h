@@ -29,6 +29,7 @@
 #define NET_COPY_BUFFER_BYTES ((size_t)64 * 1024)
 #define NET_ANSWER_BYTES_MAX ((size_t)256 * 1024 * 1024) /* of buf */
 #define NET_CONTROL_QUEUE 20
+#define NET_PROCESSORS_MAX 256 /* net_conn_id() has 8 bits for it */
 #define NET_STUCK_NS (2 * SYS_MS) /* a head that waits longer may be stolen */
 #define NET_WATCH_IDLE_POLLS 100
 #define NET_ACCEPT_BATCH 64
@@ -193,6 +194,7 @@ enum net_stall {
     NET_STALL_EOF = 64, /* the peer sends no more */
     NET_STALL_STOPPED = 128, /* shutdown */
     NET_STALL_CLOSING = 256,
+    NET_STALL_QUEUE = 512, /* the processor's queue is full */
 };
 
 struct net_warm {
@@ -235,6 +237,7 @@ struct net_conn {
     uint64_t out_bytes;
 
     struct list flush_link; /* in the processor's flush list */
+    struct list queue_link; /* in the processor's queue_waiters */
     struct purg_timer timer; /* for the earliest of the deadlines below, or before it */
     uint64_t active_ns; /* last byte in or answer out */
     uint64_t partial_ns; /* since when a partial frame is read; 0: none */
@@ -305,8 +308,9 @@ struct net_processor {
     uint32_t slot_free; /* slots_count: none */
     size_t conns_count; /* ghosts included */
     size_t in_flight; /* requests of all connections, until they have ended */
-    size_t queued; /* requests in jobs */
+    size_t queued; /* requests in jobs, those with handlers included */
     struct list flush;
+    struct list queue_waiters; /* connections with bytes that the queue has no place for */
     struct net_buf *bufs[NET_BUF_CLASSES];
     unsigned bufs_count[NET_BUF_CLASSES];
     struct net_req *reqs; /* by run_next */

@@ -180,6 +180,19 @@ static void net_processor_run(struct net_processor *p)
     }
 }
 
+/* The queue is shorter again: who waited is watched again, first come, first served. */
+static void net_processor_admit(struct net_processor *p)
+{
+    while (p->queued < p->queue_max) {
+        struct list *l = list_pop_head(&p->queue_waiters);
+        if (!l) { return; }
+        struct net_conn *c = LIST_ENTRY(l, struct net_conn, queue_link);
+        net_conn_pin(c);
+        net_conn_resume(c, NET_STALL_QUEUE);
+        net_conn_unpin(c);
+    }
+}
+
 static void net_processor_flush(struct net_processor *p)
 {
     struct list now;
@@ -214,6 +227,7 @@ static uint64_t net_processor_step(void *ctx, uint64_t now_ns)
     net_processor_take_messages(p);
     net_processor_read(p);
     net_processor_run(p);
+    net_processor_admit(p);
     (void)purg_owner_step(p->owner, now_ns);
     net_processor_flush(p);
     if (p->draining || p->closing) { net_processor_report(p); }
@@ -240,6 +254,7 @@ enum err net_processor_init(struct net_processor *p, struct net *net, struct net
     sys_mailbox_init(&p->box);
     list_init(&p->ready);
     list_init(&p->flush);
+    list_init(&p->queue_waiters);
     p->stop_reading_msg.kind = NET_MSG_STOP_READING;
     p->drain_msg.kind = NET_MSG_DRAIN;
     p->close_msg.kind = NET_MSG_CLOSE;

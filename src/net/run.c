@@ -136,11 +136,10 @@ static void net_apply_slow(struct net_conn *c)
     struct net_job *job = &c->job;
     struct net_req *r = c->run;
     net_tally_add(&p->tally, NET_COUNT_SLOW, 1);
-    /* It begins again with empty memory. */
+    /* It is called again with an empty arena; what it has done is in its op. */
     net_req_release_parts(r);
     arena_reset(&r->scratch->arena);
     r->pub.answer.buf.size = 0;
-    r->pub.op = NULL;
     job->first = c->run;
     job->count = c->unrun;
     p->queued += job->count;
@@ -220,6 +219,8 @@ void net_req_end(struct net_conn *c, struct net_req *r)
 {
     struct net_processor *p = c->processor;
     CHECK(c->pins > 0);
+    const struct net_api *api = &p->net->api;
+    if (r->verdict == NET_SLOW && r->pub.op && api->on_drop) { api->on_drop(api->ctx, &r->pub); }
     net_req_detach(p, r);
     net_req_drop_frame(p, r);
     if (c->hold == r) { c->hold = NULL; }

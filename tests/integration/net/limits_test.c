@@ -273,6 +273,47 @@ static void test_requests_in_flight_of_a_connection_are_bounded(void **state)
     fake_stop(&f);
 }
 
+/* Handlers are busy with as many requests as may be queued: the next is not read, and no loop spins
+ * about it. */
+static void test_a_full_queue_stops_reading(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct net_config c;
+    fake_config(&c);
+    c.queued_requests_max = 4;
+    c.handlers_count = 1;
+    fake_start(&f, &c);
+    int slow[4], next = client_open(&f, 0);
+    uint8_t buf[64];
+    uint32_t ms = htonl(400);
+    for (int i = 0; i < 4; i++) {
+        slow[i] = client_open(&f, 0);
+        size_t size = client_frame(buf, 0, FAKE_SLOW, i, "s", 1);
+        size = client_frame(buf, size, FAKE_BLOCK, i, &ms, 4);
+        client_write(slow[i], buf, size);
+    }
+    WAIT_FOR(fake_counters(&f).slow >= 2);
+    struct timespec begin, end;
+    uint64_t asked = sys_mono_ns(f.sys);
+    client_send(next, FAKE_ECHO, 9, "next", 4);
+    assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &begin), 0);
+    client_expect(next, 9, "next");
+    assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end), 0);
+    int64_t cpu_ns = (end.tv_sec - begin.tv_sec) * 1000000000LL + end.tv_nsec - begin.tv_nsec;
+    assert_true(sys_mono_ns(f.sys) - asked >= 100 * SYS_MS);
+    assert_true(cpu_ns < 50 * 1000000LL);
+    for (int i = 0; i < 4; i++) {
+        uint8_t payload[8];
+        int32_t correlation;
+        client_expect(slow[i], i, "s");
+        assert_int_equal(client_answer(slow[i], &correlation, payload, sizeof payload), 4);
+        close(slow[i]);
+    }
+    close(next);
+    fake_stop(&f);
+}
+
 static void test_an_idle_connection_costs_at_most_4_kib(void **state)
 {
     (void)state;
@@ -374,6 +415,7 @@ int main(void)
         cmocka_unit_test(test_a_frame_must_be_whole_in_time),
         cmocka_unit_test(test_a_peer_must_take_its_answers),
         cmocka_unit_test(test_requests_in_flight_of_a_connection_are_bounded),
+        cmocka_unit_test(test_a_full_queue_stops_reading),
         cmocka_unit_test(test_an_idle_connection_costs_at_most_4_kib),
         cmocka_unit_test(test_the_control_plane_is_apart),
         cmocka_unit_test(test_a_start_that_cannot_be_says_why),
