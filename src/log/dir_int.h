@@ -56,12 +56,13 @@ void marks_fini(struct marks *m);
 /* Opens the file to go on behind its last whole entry; makes an empty one when absent. */
 NODISCARD enum err marks_open(struct marks *m);
 uint32_t marks_generation(struct marks *m);
-/* Replaces the file by one that holds these entries, durably but for the directory's sync. ERR_AGAIN:
- * marks_put() came since 'generation', which was taken before the entries were collected. Marks that
- * were added since are lost, which is safe. */
+/* Replaces the file by one that holds these entries, durably but for the directory's sync.
+ * ERR_AGAIN: marks_put() came since 'generation', which was taken before the entries were
+ * collected. Marks that were added since are lost, which is safe. */
 NODISCARD enum err marks_fold(struct marks *m, const struct mark_entry *entries, uint32_t count,
                               uint32_t generation);
-/* Keeps an entry for the next marks_write(). Without memory it is left out: a lower mark is safe. */
+/* Keeps an entry for the next marks_write(). Without memory it is left out: a lower mark is safe.
+ */
 void marks_add(struct marks *m, const struct mark_entry *entry);
 NODISCARD enum err marks_write(struct marks *m);
 /* Writes one entry now, before what is pending for that partition, which is dropped. */
@@ -107,7 +108,8 @@ void checkpoint_fini(struct map *m);
 struct logdir;
 
 NODISCARD enum err manifest_write(struct logdir *dir);
-/* Makes a log of every entry and adds it. ERR_NOTFOUND, ERR_CORRUPT, ERR_MALFORMED: nothing added. */
+/* Makes a log of every entry and adds it. ERR_NOTFOUND, ERR_CORRUPT, ERR_MALFORMED: nothing added.
+ */
 NODISCARD enum err manifest_load(struct logdir *dir);
 
 /* ---- identity (identity.c) ---- */
