@@ -79,6 +79,7 @@ void api_answer_later(const struct api_reply *reply, struct wire_writer *w, enum
 /* A request that waits. req->op points to one of these; it lies in the park arena. */
 struct api_parked {
     struct purg_op *op; /* for on_cancel; NULL while nothing is parked */
+    void (*drop)(struct api_parked *parked); /* for on_drop, of a request that said NET_SLOW */
 };
 
 static inline struct config_scope api_scope(const struct api *api, const struct meta_image *image)

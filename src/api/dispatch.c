@@ -143,6 +143,13 @@ static void api_on_cancel(void *ctx, struct net_request *req)
     if (parked && parked->op) { purg_op_cancel(parked->op, req->owner, PURG_CANCELLED); }
 }
 
+static void api_on_drop(void *ctx, struct net_request *req)
+{
+    (void)ctx;
+    struct api_parked *parked = req->op;
+    if (parked->drop) { parked->drop(parked); }
+}
+
 /* ---- life
  * -------------------------------------------------------------------------------------------------
  */
@@ -153,7 +160,8 @@ enum err api_create(const struct api_options *options, struct api **out)
     struct api *api = mem_new(struct api);
     if (!api) { return ERR_NOMEM; }
     api->options = *options;
-    api->table = (struct net_api){.ctx = api, .handle = api_handle, .on_cancel = api_on_cancel};
+    api->table = (struct net_api){
+        .ctx = api, .handle = api_handle, .on_cancel = api_on_cancel, .on_drop = api_on_drop};
     struct config_scope scope = api_scope(api, NULL);
     api->waits = purg_create(options->purg_env, &(struct purg_options){.shards = 16});
     api->sessions = fetch_sessions_create(

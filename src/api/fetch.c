@@ -370,6 +370,11 @@ static enum net_verdict fetch_park(struct api_call *call, struct fetch_state *s)
     return fetch_answer(s);
 }
 
+static void fetch_dropped(struct api_parked *parked)
+{
+    fetch_drop(CONTAINER_OF(parked, struct fetch_state, parked), true);
+}
+
 /* ---- the request
  * ---------------------------------------------------------------------------------------------------
  */
@@ -390,6 +395,7 @@ static struct fetch_state *fetch_state_make(struct api_call *call, const struct 
     if (!s) { return NULL; }
     struct config_scope scope = api_scope(call->api, call->image);
     int64_t fetch_max = config_broker_i64(&scope, "fetch.max.bytes");
+    s->parked.drop = fetch_dropped;
     s->api = call->api;
     s->reply = api_reply_of(call);
     s->bytes_max = m->max_bytes < fetch_max ? m->max_bytes : (int32_t)fetch_max;

@@ -342,6 +342,19 @@ static enum net_verdict produce_park(struct api_call *call, struct produce_state
     return net_request_resume(req) ? NET_CLOSE : produce_answer(s);
 }
 
+/* The connection closed between two of its partitions: what is appended stays and moves on. */
+static void produce_dropped(struct api_parked *parked)
+{
+    struct produce_state *s = CONTAINER_OF(parked, struct produce_state, parked);
+    for (size_t i = 0; i < s->topics_count; i++) {
+        for (size_t k = 0; k < s->topics[i].parts_count; k++) {
+            struct partition *p = s->topics[i].parts[k].partition;
+            if (p) { partition_advance(p, s->reply.req->owner); }
+        }
+    }
+    produce_drop_partitions(s);
+}
+
 /* ---- the request
  * ------------------------------------------------------------------------------------------ */
 
@@ -351,6 +364,7 @@ static struct produce_state *produce_state_make(struct api_call *call,
     struct arena *arena = call->req->park_arena;
     struct produce_state *s = arena_alloc(arena, sizeof *s);
     if (!s) { return NULL; }
+    s->parked.drop = produce_dropped;
     s->api = call->api;
     s->reply = api_reply_of(call);
     s->acks = m->acks;
