@@ -9,7 +9,7 @@
 
 _Static_assert(sizeof(struct sim_block) % 16 == 0, "what follows is aligned for anything");
 
-static void *sim_block_take(size_t size)
+static void *sim_block_take(size_t size, const void *taker)
 {
     struct sim_process *p = sim_current();
     if (p) {
@@ -22,8 +22,9 @@ static void *sim_block_take(size_t size)
     if (size > SIZE_MAX / 2) { return NULL; }
     struct sim_block *b = malloc(sizeof *b + (size ? size : 1));
     if (!b) { return NULL; }
-    *b = (struct sim_block){.process = p, .size = size};
+    *b = (struct sim_block){.process = p, .size = size, .taker = taker};
     if (p) {
+        b->number = p->allocations;
         b->next = &p->blocks;
         b->prev = p->blocks.prev;
         b->prev->next = b;
@@ -33,32 +34,36 @@ static void *sim_block_take(size_t size)
     return b + 1;
 }
 
+static void *sim_block_filled(size_t size, int byte, const void *taker)
+{
+    void *p = sim_block_take(size, taker);
+    if (p) { memset(p, byte, size); }
+    return p;
+}
+
+#define SIM_DIRT 0xa5 /* nobody may count on zeros */
+
 void *mem_alloc(size_t size)
 {
-    unsigned char *p = sim_block_take(size);
-    if (p) { memset(p, 0xa5, size); } /* nobody may count on zeros */
-    return p;
+    return sim_block_filled(size, SIM_DIRT, __builtin_return_address(0));
 }
 
 void *mem_zalloc(size_t size)
 {
-    void *p = sim_block_take(size);
-    if (p) { memset(p, 0, size); }
-    return p;
+    return sim_block_filled(size, 0, __builtin_return_address(0));
 }
 
 void *mem_array(size_t count, size_t size)
 {
     if (size && count > SIZE_MAX / size) { return NULL; }
-    return mem_zalloc(count * size);
+    return sim_block_filled(count * size, 0, __builtin_return_address(0));
 }
 
 void *mem_realloc(void *p, size_t size)
 {
-    if (!p) { return mem_alloc(size); }
+    void *fresh = sim_block_filled(size, SIM_DIRT, __builtin_return_address(0));
+    if (!p || !fresh) { return fresh; }
     const struct sim_block *old = (struct sim_block *)p - 1;
-    void *fresh = mem_alloc(size);
-    if (!fresh) { return NULL; }
     memcpy(fresh, p, old->size < size ? old->size : size);
     mem_free(p);
     return fresh;
@@ -87,4 +92,14 @@ void sim_heap_drop(struct sim_block *ring)
         b = next;
     }
     ring->next = ring->prev = ring;
+}
+
+void sim_print_heap(const struct sim_host *host, FILE *out)
+{
+    if (!host->process) { return; }
+    const struct sim_block *ring = &host->process->blocks;
+    for (const struct sim_block *b = ring->next; b != ring; b = b->next) {
+        (void)fprintf(out, "allocation %llu: %zu bytes, taken at %p\n",
+                      (unsigned long long)b->number, b->size, b->taker);
+    }
 }

@@ -82,6 +82,8 @@ void sim_signal(struct sim_host *host, int number);
 /* The n-th allocation from now fails (1: the next one); 0 stops it. */
 void sim_fail_allocation(struct sim_host *host, uint64_t nth);
 uint64_t sim_heap_bytes(const struct sim_host *host);
+/* What is in use, oldest first: number, size and the address of the code that asked (addr2line). */
+void sim_print_heap(const struct sim_host *host, FILE *out);
 uint64_t sim_allocations(const struct sim_host *host); /* since the boot */
 void sim_jump_wall_clock(struct sim_host *host, int64_t by_ms);
 

@@ -71,6 +71,8 @@ struct sim_block { /* in front of every allocation of a simulated heap */
     struct sim_block *next, *prev;
     struct sim_process *process; /* NULL: the harness */
     size_t size;
+    const void *taker; /* code that asked for it */
+    uint64_t number; /* of the process's allocations */
 };
 
 struct sys {

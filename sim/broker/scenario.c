@@ -186,6 +186,7 @@ static void stop(struct scenario *s)
         CHECKF(sim_now_ns(s->sim) < limit, "the broker does not stop");
         turn(s, limit);
     }
+    sim_print_heap(s->host, stderr);
     CHECKF(sim_heap_bytes(s->host) == 0, "%" PRIu64 " bytes are left after a stop",
            sim_heap_bytes(s->host));
     sim_kill(s->host);
