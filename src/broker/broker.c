@@ -330,6 +330,19 @@ static enum err start_all(struct broker *b, char *message)
     return e;
 }
 
+/* As many network threads as half the processors, at most Kafka's 3: a request runs to its end
+ * where it arrives, so more threads than that only hand work around and take the other half from
+ * the clients and the page cache. */
+static enum err default_threads(struct broker *b)
+{
+    struct config_set *set = b->options.statics;
+    if (config_set_get(set, "num.network.threads")) { return ERR_OK; }
+    unsigned half = sys_cpu_count(b->options.sys) / 2;
+    char text[8];
+    snprintf(text, sizeof text, "%u", half < 1 ? 1 : half > 3 ? 3 : half);
+    return config_set_put(set, slice_str("num.network.threads"), slice_str(text));
+}
+
 enum err broker_start(const struct broker_options *options, struct broker **out,
                       char message[BROKER_MESSAGE_SIZE])
 {
@@ -348,7 +361,8 @@ enum err broker_start(const struct broker_options *options, struct broker **out,
     meta_publisher_init(&b->publisher, empty);
     struct config_scope scope = broker_scope(b);
     b->node_id = (int32_t)config_broker_i64(&scope, "node.id");
-    enum err e = listeners_parse(&scope, &b->listeners, message);
+    enum err e = default_threads(b);
+    if (!e) { e = listeners_parse(&scope, &b->listeners, message); }
     if (!e) { e = start_all(b, message); }
     if (e) {
         if (!message[0]) { snprintf(message, BROKER_MESSAGE_SIZE, "%s", err_name(e)); }
