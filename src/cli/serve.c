@@ -1,69 +1,70 @@
 /* serve.c - `barnabas serve`: configuration from a file and flags, then a broker until SIGTERM or
- * SIGINT. */
-#include "cli/cli.h"
-
+ * SIGINT.
+ *
+ * Thread: main waits; the broker has its own tasks. A wrong configuration is CLI_MISUSED, so that a
+ * supervisor need not try again. */
+#include "base/check.h"
 #include "broker/broker.h"
 #include "broker/properties.h"
+#include "cli/cli.h"
+#include "cli/options.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define SERVE_DRAIN_MS 5000
 
-static const char serve_help[] =
-    "Usage: barnabas serve [server.properties] [--override key=value]...\n"
-    "\n"
-    "Starts a broker. Without a file every key has its default: port 9092 on all interfaces,\n"
-    "data in ./data. Keys are those of Kafka's server.properties; docs/CONFIGURATION.md lists "
-    "them.\n"
-    "\n"
-    "  --override key=value   sets one key; may be given again, wins over the file\n"
-    "  --help                 this text\n"
-    "\n"
-    "Examples:\n"
-    "  barnabas serve\n"
-    "  barnabas serve server.properties --override log.dirs=/var/lib/barnabas\n"
-    "  barnabas serve --override listeners=PLAINTEXT://127.0.0.1:9092\n"
-    "\n"
-    "SIGTERM and SIGINT stop it in order: what was acknowledged is on the disk, exit code 0.\n";
+struct serve_options {
+    struct option_list overrides;
+};
 
-/* Reads the arguments into set. 0: go on; otherwise the exit code plus 1. */
-static int serve_arguments(int argc, char **argv, struct sys *sys, struct config_set *set)
+static const struct option serve_table[] = {
+    {.name = "override",
+     .kind = OPTION_PAIRS,
+     .field = offsetof(struct serve_options, overrides),
+     .value = "KEY=VALUE",
+     .help = "sets one key; may be given again, wins over the\nfile"},
+};
+
+static const struct usage serve_usage = {
+    .command = "serve",
+    .operands = "[server.properties]",
+    .operands_max = 1,
+    .about =
+        "Starts a broker. Without a file every key has its default: port 9092 on all interfaces,\n"
+        "data in ./data. Keys are those of Kafka's server.properties; docs/CONFIGURATION.md\n"
+        "lists them. SIGTERM and SIGINT stop it in order: what was acknowledged is on the disk,\n"
+        "exit code 0.",
+    .options = serve_table,
+    .options_count = COUNT_OF(serve_table),
+    .examples = "  barnabas serve --override listeners=PLAINTEXT://127.0.0.1:9092\n"
+                "  barnabas serve server.properties --override log.dirs=/var/lib/barnabas\n",
+};
+
+/* Puts file and flags into set. CLI_DONE, or said. */
+static int serve_configure(struct sys *sys, const char *file, const struct serve_options *o,
+                           struct config_set *set)
 {
     char message[PROPERTIES_MESSAGE_SIZE];
     const struct logger *logger = sys_logger(sys);
-    const char *file = NULL;
-    for (int i = 0; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            fputs(serve_help, stdout);
-            return 1;
-        }
-        if (strcmp(argv[i], "--override") == 0) {
-            i++;
-            continue;
-        }
-        if (argv[i][0] == '-' || file) {
-            fprintf(stderr, "barnabas serve: unexpected argument '%s'; see --help\n", argv[i]);
-            return 3;
-        }
-        file = argv[i];
-    }
-    if (file && properties_load(sys, file, logger, set, message)) {
-        fprintf(stderr, "barnabas serve: %s\n", message);
-        return 2;
-    }
-    for (int i = 0; i < argc; i++) {
-        if (strcmp(argv[i], "--override") != 0) { continue; }
-        if (++i == argc) {
-            fprintf(stderr, "barnabas serve: --override: expected key=value after it\n");
-            return 3;
-        }
-        if (properties_override(argv[i], logger, set, message)) {
+    if (file) {
+        enum err e = properties_load(sys, file, logger, set, message);
+        if (e) {
             fprintf(stderr, "barnabas serve: %s\n", message);
-            return 2;
+            return e == ERR_INVALID || e == ERR_MALFORMED ? CLI_MISUSED : CLI_FAILED;
         }
     }
-    return 0;
+    for (size_t i = 0; i < o->overrides.count; i++) {
+        if (properties_override(o->overrides.at[i], logger, set, message)) {
+            fprintf(stderr, "barnabas serve: %s\n", message);
+            return CLI_MISUSED;
+        }
+    }
+    bool has_dirs = config_set_get(set, "log.dirs") || config_set_get(set, "log.dir");
+    if (!has_dirs && config_set_put(set, slice_str("log.dirs"), slice_str("./data"))) {
+        return cli_no_memory("serve");
+    }
+    return CLI_DONE;
 }
 
 static int serve_run(struct sys *sys, struct config_set *set)
@@ -71,33 +72,31 @@ static int serve_run(struct sys *sys, struct config_set *set)
     char message[BROKER_MESSAGE_SIZE];
     struct broker *broker;
     struct broker_options options = {.sys = sys, .logger = sys_logger(sys), .statics = set};
-    if (broker_start(&options, &broker, message)) {
+    enum err e = broker_start(&options, &broker, message);
+    if (e) {
         fprintf(stderr, "barnabas serve: cannot start: %s\n", message);
-        return 1;
+        return e == ERR_INVALID ? CLI_MISUSED : CLI_FAILED;
     }
     int number = sys_wait_signal(sys);
     log_info(options.logger, "org.apache.kafka.common.utils.LoggingSignalHandler",
              "Terminating process due to signal %d", number);
     broker_stop(broker, SERVE_DRAIN_MS);
-    return 0;
+    return CLI_DONE;
 }
 
 int cli_serve(int argc, char **argv)
 {
+    struct serve_options o = {0};
+    size_t operands;
+    int code;
+    if (!options_parse(&serve_usage, argc, argv, &o, &operands, &code)) { return code; }
     struct sys *sys = sys_create();
-    if (!sys) {
-        fprintf(stderr, "barnabas serve: no memory\n");
-        return 1;
-    }
+    if (!sys) { return cli_no_memory("serve"); }
     struct config_set set;
     config_set_init(&set);
     sys_descriptors_max(sys);
-    int code = serve_arguments(argc, argv, sys, &set);
-    bool has_dirs = config_set_get(&set, "log.dirs") || config_set_get(&set, "log.dir");
-    if (!code && !has_dirs && config_set_put(&set, slice_str("log.dirs"), slice_str("./data"))) {
-        code = 2;
-    }
-    code = code ? code - 1 : serve_run(sys, &set);
+    code = serve_configure(sys, operands ? argv[0] : NULL, &o, &set);
+    if (!code) { code = serve_run(sys, &set); }
     config_set_fini(&set);
     sys_destroy(sys);
     return code;
