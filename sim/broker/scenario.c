@@ -412,8 +412,8 @@ static void load(struct scenario *s, uint64_t ms)
             }
             next_fault(s);
         }
-        uint64_t limit = s->heal_ns < end ? s->heal_ns : end;
-        turn(s, s->next_fault_ns < limit ? s->next_fault_ns : limit);
+        uint64_t next = s->heal_ns == SYS_NEVER ? s->next_fault_ns : s->heal_ns;
+        turn(s, next < end ? next : end);
     }
     end_trouble(s);
 }
