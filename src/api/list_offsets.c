@@ -175,7 +175,6 @@ static bool topic_answer(struct api_call *call, const struct list_offsets_reques
         part->error_code = (int16_t)error;
         if (p) { part_answer(call, q, p, &t->partitions[k], part); }
         if (call->version < 4) { part->leader_epoch = -1; } /* there is no such field */
-        if (call->version < 4) { part->leader_epoch = -1; } /* no such field yet */
         partition_unref(p);
     }
     return true;
