@@ -1,0 +1,301 @@
+/* journal_test.c - what was appended is there after the next start; what a crash tore is cut; any
+ * other damage stops the start. */
+#include "base/mem.h"
+#include "meta/journal.h"
+#include "meta/records.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define NOW_MS 1700000000000LL
+
+struct fixture {
+    struct sys *sys;
+    char dir[256];
+    struct journal *j;
+    struct meta_image *image;
+    struct wire_buf buf;
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = mem_new(struct fixture);
+    assert_non_null(f);
+    const char *tmp = getenv("TMPDIR");
+    snprintf(f->dir, sizeof f->dir, "%s/bb-meta-XXXXXX", tmp ? tmp : "/tmp");
+    assert_non_null(mkdtemp(f->dir));
+    f->sys = sys_create();
+    assert_non_null(f->sys);
+    wire_buf_init(&f->buf, 1u << 20);
+    *state = f;
+    return 0;
+}
+
+static void shut(struct fixture *f)
+{
+    journal_close(f->j);
+    meta_unref(f->image);
+    f->j = NULL;
+    f->image = NULL;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    char command[300];
+    shut(f);
+    sys_destroy(f->sys);
+    wire_buf_fini(&f->buf);
+    snprintf(command, sizeof command, "rm -rf '%s'", f->dir);
+    assert_int_equal(system(command), 0);
+    mem_free(f);
+    return 0;
+}
+
+static enum err open_again(struct fixture *f)
+{
+    shut(f);
+    struct journal_options o = {.sys = f->sys, .dir = f->dir, .snapshot_bytes = 1000};
+    return journal_open(&o, &f->j, &f->image);
+}
+
+/* One topic as one append; the image follows. */
+static void append(struct fixture *f, const char *name, uint8_t id)
+{
+    int64_t first;
+    struct uuid uuid = {{id}};
+    f->buf.size = 0;
+    assert_int_equal(record_topic(&f->buf, slice_str(name), uuid), ERR_OK);
+    struct slice record = wire_buf_slice(&f->buf);
+    assert_int_equal(journal_append(f->j, &record, 1, NOW_MS, &first), ERR_OK);
+    assert_int_equal(first, f->image->offset + 1);
+    assert_int_equal(meta_apply(&f->image, record, first), ERR_OK);
+}
+
+static void path_of(const struct fixture *f, const char *name, char path[400])
+{
+    snprintf(path, 400, "%s/__cluster_metadata-0/%s", f->dir, name);
+}
+
+static bool exists(const struct fixture *f, const char *name)
+{
+    char path[400];
+    path_of(f, name, path);
+    FILE *file = fopen(path, "r");
+    if (file) { fclose(file); }
+    return file != NULL;
+}
+
+static long file_size(const struct fixture *f, const char *name)
+{
+    char path[400];
+    path_of(f, name, path);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    long size = ftell(file);
+    fclose(file);
+    return size;
+}
+
+/* Changes one byte, or cuts the file there when cut is set. */
+static void damage(const struct fixture *f, const char *name, long pos, bool cut)
+{
+    char path[400], command[500];
+    path_of(f, name, path);
+    if (cut) {
+        snprintf(command, sizeof command, "truncate -s %ld '%s'", pos, path);
+        assert_int_equal(system(command), 0);
+        return;
+    }
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, pos, SEEK_SET), 0);
+    int c = fgetc(file);
+    assert_int_equal(fseek(file, pos, SEEK_SET), 0);
+    assert_int_not_equal(fputc(c ^ 0x55, file), EOF);
+    assert_int_equal(fclose(file), 0);
+}
+
+#define LOG0 "00000000000000000000.log"
+
+static void test_a_fresh_directory_is_empty(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(open_again(f), ERR_OK);
+    assert_int_equal(f->image->offset, -1);
+    assert_false(journal_wants_snapshot(f->j));
+}
+
+static void test_appends_are_there_after_the_next_start(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(open_again(f), ERR_OK);
+    append(f, "a", 1);
+    append(f, "b", 2);
+    assert_int_equal(open_again(f), ERR_OK);
+    assert_int_equal(f->image->offset, 1);
+    assert_non_null(meta_topic(f->image, SLICE_LIT("a")));
+    append(f, "c", 3);
+    assert_int_equal(open_again(f), ERR_OK);
+    assert_int_equal(tree_count(f->image->topics), 3);
+}
+
+static void test_records_of_one_append_have_consecutive_offsets(void **state)
+{
+    struct fixture *f = *state;
+    struct slice records[3];
+    int64_t first;
+    assert_int_equal(open_again(f), ERR_OK);
+    append(f, "a", 1);
+    f->buf.size = 0;
+    size_t at[4] = {0};
+    for (uint8_t i = 0; i < 3; i++) {
+        char name[2] = {(char)('x' + i)};
+        struct uuid id = {{(uint8_t)(10 + i)}};
+        assert_int_equal(record_topic(&f->buf, slice_str(name), id), ERR_OK);
+        at[i + 1] = f->buf.size;
+    }
+    for (size_t i = 0; i < 3; i++) {
+        records[i] = slice_of(f->buf.at + at[i], at[i + 1] - at[i]);
+    }
+    assert_int_equal(journal_append(f->j, records, 3, NOW_MS, &first), ERR_OK);
+    assert_int_equal(first, 1);
+    assert_int_equal(open_again(f), ERR_OK);
+    assert_int_equal(f->image->offset, 3);
+}
+
+/* Wherever the last append was cut, the earlier ones are there and the next one follows them. */
+static void test_a_torn_tail_is_cut(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(open_again(f), ERR_OK);
+    append(f, "a", 1);
+    long whole = file_size(f, LOG0);
+    append(f, "b", 2);
+    long end = file_size(f, LOG0);
+    for (long size = end - 1; size > whole; size -= 7) {
+        damage(f, LOG0, size, true);
+        assert_int_equal(open_again(f), ERR_OK);
+        assert_int_equal(f->image->offset, 0);
+        assert_int_equal(file_size(f, LOG0), whole);
+        append(f, "b", 2);
+        assert_int_equal(file_size(f, LOG0), end);
+    }
+    damage(f, LOG0, end - 3, false); /* whole, but not what was written: the same crash */
+    assert_int_equal(open_again(f), ERR_OK);
+    assert_int_equal(f->image->offset, 0);
+}
+
+static void test_damage_before_the_tail_stops_the_start(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(open_again(f), ERR_OK);
+    append(f, "a", 1);
+    long first = file_size(f, LOG0);
+    append(f, "b", 2);
+    append(f, "c", 3);
+    damage(f, LOG0, first - 3, false);
+    assert_int_equal(open_again(f), ERR_CORRUPT);
+    assert_null(f->j);
+    assert_null(f->image);
+}
+
+static void snapshot(struct fixture *f)
+{
+    assert_int_equal(journal_snapshot(f->j, f->image, NOW_MS), ERR_OK);
+}
+
+static void test_a_snapshot_replaces_the_log(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(open_again(f), ERR_OK);
+    for (uint8_t i = 0; !journal_wants_snapshot(f->j); i++) {
+        char name[8];
+        snprintf(name, sizeof name, "t%02d", i);
+        append(f, name, (uint8_t)(i + 1));
+    }
+    size_t topics = tree_count(f->image->topics);
+    snapshot(f);
+    assert_false(journal_wants_snapshot(f->j));
+    assert_false(exists(f, LOG0));
+    append(f, "behind", 200);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(open_again(f), ERR_OK);
+        assert_int_equal(tree_count(f->image->topics), topics + 1);
+        assert_int_equal(f->image->offset, (int64_t)topics);
+        if (i == 0) { snapshot(f); }
+    }
+}
+
+/* A crash between the snapshot and the removal of what it replaced. */
+static void test_what_a_snapshot_replaced_is_removed_at_the_next_start(void **state)
+{
+    struct fixture *f = *state;
+    char command[900], from[400];
+    assert_int_equal(open_again(f), ERR_OK);
+    append(f, "a", 1);
+    append(f, "b", 2);
+    path_of(f, LOG0, from);
+    snprintf(command, sizeof command, "cp '%s' '%s.kept'", from, from);
+    assert_int_equal(system(command), 0);
+    snapshot(f);
+    append(f, "c", 3);
+    snprintf(command, sizeof command, "mv '%s.kept' '%s'", from, from);
+    assert_int_equal(system(command), 0);
+    path_of(f, "00000000000000000001-0000000001.checkpoint.part", from);
+    snprintf(command, sizeof command, "echo torn > '%s'", from);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(open_again(f), ERR_OK);
+    assert_int_equal(f->image->offset, 2);
+    assert_int_equal(tree_count(f->image->topics), 3);
+    assert_false(exists(f, LOG0));
+    assert_false(exists(f, "00000000000000000001-0000000001.checkpoint.part"));
+}
+
+static void test_a_damaged_snapshot_stops_the_start(void **state)
+{
+    struct fixture *f = *state;
+    const char *name = "00000000000000000001-0000000001.checkpoint";
+    assert_int_equal(open_again(f), ERR_OK);
+    append(f, "a", 1);
+    snapshot(f);
+    assert_true(exists(f, name));
+    damage(f, name, file_size(f, name) - 1, true);
+    assert_int_equal(open_again(f), ERR_CORRUPT);
+}
+
+static void test_a_missing_log_file_stops_the_start(void **state)
+{
+    struct fixture *f = *state;
+    char command[900], from[400], to[400];
+    assert_int_equal(open_again(f), ERR_OK);
+    append(f, "a", 1);
+    path_of(f, LOG0, from);
+    path_of(f, "00000000000000000005.log", to);
+    snprintf(command, sizeof command, "mv '%s' '%s'", from, to);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(open_again(f), ERR_CORRUPT);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(test_a_fresh_directory_is_empty),
+        CASE(test_appends_are_there_after_the_next_start),
+        CASE(test_records_of_one_append_have_consecutive_offsets),
+        CASE(test_a_torn_tail_is_cut),
+        CASE(test_damage_before_the_tail_stops_the_start),
+        CASE(test_a_snapshot_replaces_the_log),
+        CASE(test_what_a_snapshot_replaced_is_removed_at_the_next_start),
+        CASE(test_a_damaged_snapshot_stops_the_start),
+        CASE(test_a_missing_log_file_stops_the_start),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
