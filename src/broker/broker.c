@@ -308,6 +308,9 @@ static enum err start_all(struct broker *b, char *message)
     e = replica_load(b->replicas, image);
     meta_unref(image);
     if (e) { return e; }
+    /* What a crash left behind the last marks may have been read already: the high watermark must
+     * not begin below it. Nothing to do after a clean stop. */
+    replica_flush(b->replicas);
     log_info(b->options.logger, BROKER_LOGGER,
              "[BrokerServer id=%" PRId32 "] Transition from "
              "STARTING to STARTED: %zu partitions loaded",
