@@ -280,7 +280,7 @@ static void rot_in(struct scenario *s, const struct rot *r)
     uint64_t left = sim_below(s->sim, 8);
     while (l.left > 0 && content[l.at - content + 16] == 2 && batch_look(&l, &b)) {
         bool is_known =
-            !b.is_rotten && b.base_offset + b.count <= ghost_hw(s->world.ghost, r->partition);
+            !b.is_rotten && b.base_offset + b.count + 100 <= ghost_hw(s->world.ghost, r->partition);
         if (!is_known || left-- != 0) { continue; }
         uint64_t pos = (uint64_t)(l.at - content) - 1 - sim_below(s->sim, 20);
         if (!sim_disk_rot(s->host, r->path, pos, (uint8_t)(1U << sim_below(s->sim, 8)))) { return; }
