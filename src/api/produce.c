@@ -267,10 +267,9 @@ static enum kafka_error unacked_error(const struct partition *p, enum purg_reaso
     return reason == PURG_EXPIRED ? KAFKA_REQUEST_TIMED_OUT : KAFKA_NOT_LEADER_OR_FOLLOWER;
 }
 
-static void produce_done(struct delayed_produce *d, enum purg_reason reason)
+/* However the wait ended: what the watermark has not passed is refused. */
+static void produce_judge(struct produce_state *s, enum purg_reason reason)
 {
-    struct produce_state *s = d->ctx;
-    s->parked.op = NULL;
     for (size_t i = 0; i < s->topics_count; i++) {
         for (size_t k = 0; k < s->topics[i].parts_count; k++) {
             struct produce_part *part = &s->topics[i].parts[k];
@@ -279,6 +278,13 @@ static void produce_done(struct delayed_produce *d, enum purg_reason reason)
             }
         }
     }
+}
+
+static void produce_done(struct delayed_produce *d, enum purg_reason reason)
+{
+    struct produce_state *s = d->ctx;
+    s->parked.op = NULL;
+    produce_judge(s, reason);
     produce_drop_partitions(s);
     struct net_request *req = s->reply.req;
     if (net_request_resume(req)) {
@@ -339,6 +345,8 @@ static enum net_verdict produce_park(struct api_call *call, struct produce_state
                                      req->self, &d->op, nodes, keys, count, call->now_ns + wait_ns);
     if (outcome == PURG_PARKED) { return NET_PARKED_PASS; }
     s->parked.op = NULL;
+    /* It is over at once: acknowledged meanwhile, or the directory went offline. */
+    produce_judge(s, PURG_EVENT);
     return net_request_resume(req) ? NET_CLOSE : produce_answer(s);
 }
 
