@@ -107,6 +107,10 @@ void walk_init(struct walk *w, const struct walk_span *span, uint64_t pos);
 /* The header of the batch at w->pos, without moving. ERR_RANGE: at the end. ERR_CORRUPT: no batch
  * there. ERR_AGAIN: cold and may_block is false. */
 NODISCARD enum err walk_peek(struct walk *w, struct batch_header *out);
+/* Is there a whole batch at pos, with a right CRC and offsets in [offset_min, span->end)? BLOCKS.
+ */
+NODISCARD enum err walk_check_batch(const struct walk_span *span, uint64_t pos, int64_t offset_min,
+                                    bool *ok, struct batch_header *h);
 /* Moves behind the batch that walk_peek() gave. */
 void walk_advance(struct walk *w, const struct batch_header *h);
 /* Searches for the next place in [from, span->size) where a batch with a right CRC and a base

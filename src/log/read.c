@@ -211,6 +211,24 @@ struct locate {
     bool may_block;
 };
 
+/* Is pos inside a range that is known to be rotten? Headers there may look sound. */
+static bool is_rotten(struct log *log, const struct plan *p, uint64_t pos)
+{
+    struct log_rot rot;
+    if (log_rot_count(log) == 0) { return false; }
+    sys_mutex_lock(&log->lock);
+    bool found = log_rot_find_pos(log, p->base, pos, &rot);
+    sys_mutex_unlock(&log->lock);
+    return found;
+}
+
+/* walk_peek() that sees known rot too. */
+static enum err peek_sound(struct log *log, const struct plan *p, struct walk *w,
+                           struct batch_header *h)
+{
+    return w->pos < w->end && is_rotten(log, p, w->pos) ? ERR_CORRUPT : walk_peek(w, h);
+}
+
 static enum err locate(struct log *log, const struct plan *p, struct locate l, struct place *place)
 {
     struct index_entry n;
@@ -220,7 +238,7 @@ static enum err locate(struct log *log, const struct plan *p, struct locate l, s
     enum err e = seek_entry(log, p, (struct seek){.key = (uint32_t)(l.offset - p->base)}, &n);
     if (!e) { e = walk_at(p, &n, l.may_block, &w); }
     bool found = false;
-    while (!e && (e = walk_peek(&w, &h)) != ERR_RANGE) {
+    while (!e && (e = peek_sound(log, p, &w, &h)) != ERR_RANGE) {
         if (e == ERR_CORRUPT) {
             struct log_rot rot;
             e = log_skip_rot_unlocked(log, &w, &rot);
@@ -330,7 +348,8 @@ static enum err plan_run(struct log *log, const struct log_read_args *a, struct 
 {
     enum err e = ERR_OK;
     struct locate l = {.offset = a->offset, .may_block = a->may_block};
-    if (!p->from.known) { e = locate(log, p, l, &p->from); }
+    /* A hint may have led to where the slice before ended: in front of rot. */
+    if (!p->from.known || is_rotten(log, p, p->from.pos)) { e = locate(log, p, l, &p->from); }
     l.offset = p->offset_max;
     l.is_end = true;
     if (!e && !p->to.known) { e = locate(log, p, l, &p->to); }

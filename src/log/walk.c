@@ -59,9 +59,8 @@ void walk_advance(struct walk *w, const struct batch_header *h)
     w->offset_min = batch_last_offset(h) + 1;
 }
 
-/* Is there a whole batch at pos, with a right CRC and offsets in [offset_min, span->end)? */
-static enum err check_batch(const struct walk_span *span, uint64_t pos, int64_t offset_min,
-                            bool *ok, struct batch_header *h)
+enum err walk_check_batch(const struct walk_span *span, uint64_t pos, int64_t offset_min, bool *ok,
+                          struct batch_header *h)
 {
     uint8_t head[BATCH_HEADER_SIZE];
     size_t got = 0;
@@ -102,7 +101,7 @@ enum err walk_resync(const struct walk_span *span, uint64_t from, int64_t offset
             if (block[i + 16] != BATCH_MAGIC) { continue; }
             bool ok = false;
             struct batch_header h;
-            e = check_batch(span, at + i, offset_min, &ok, &h);
+            e = walk_check_batch(span, at + i, offset_min, &ok, &h);
             if (!e && ok) {
                 *pos = at + i;
                 *offset = h.base_offset;
@@ -122,13 +121,13 @@ enum err walk_find_rot(struct walk *w, struct log_rot *rot)
     struct batch_header h;
     *rot = (struct log_rot){.base = w->span.base, .pos = w->pos, .offset = w->offset_min};
     if (w->has_prev) {
-        enum err e = check_batch(&w->span, w->prev_pos, w->prev_min, &ok, &h);
+        enum err e = walk_check_batch(&w->span, w->prev_pos, w->prev_min, &ok, &h);
         if (e) { return e; }
         bool prev_is_sound = ok;
         if (prev_is_sound) {
             /* Offsets are not under the CRC: a sound batch here, but for its offset, says that the
              * offset before was wrong. */
-            e = check_batch(&w->span, w->pos, w->prev_min, &ok, &h);
+            e = walk_check_batch(&w->span, w->pos, w->prev_min, &ok, &h);
             if (e) { return e; }
             prev_is_sound = !ok;
         }

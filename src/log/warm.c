@@ -90,8 +90,11 @@ static enum err warm_index(struct log *log)
     /* The last entry must point at its batch, else nothing of it is believed [SEG-3]. */
     if (w->index.count > 0) {
         const struct index_entry *last = &w->index.at[w->index.count - 1];
+        bool ok = false;
+        e = walk_check_batch(&span, last->pos, s->base, &ok, &h);
+        if (e) { return log_device_error(log, e, "reading a segment"); }
         walk_init(&k, &span, last->pos);
-        if (walk_peek(&k, &h) != ERR_OK || batch_last_offset(&h) != s->base + last->offset) {
+        if (!ok || batch_last_offset(&h) != s->base + last->offset) {
             index_fini(&w->index);
             walk_init(&k, &span, 0);
         }
