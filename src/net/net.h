@@ -41,7 +41,8 @@ enum net_verdict {
                 */
     NET_PARKED_PASS, /* effect done, answer comes later; later requests may run meanwhile */
     NET_PARKED_HOLD, /* comes later and blocks the connection until then */
-    NET_SLOW, /* call again on a handler (on_handler is true there); 'op' says what is done already */
+    NET_SLOW, /* call again on a handler (on_handler is true there): 'op' says what is done already,
+               * arena and answer are empty again */
 };
 
 /* A part of a file inside an answer. */
@@ -128,8 +129,8 @@ struct net_api {
      * that net_answer_later() comes. A Produce may also stay until its time. Owner's thread; it may
      * call net_answer_later() itself. NULL: parked requests end by themselves. */
     void (*on_cancel)(void *ctx, struct net_request *req);
-    /* A request that said NET_SLOW will not run again, its connection has closed: give back what its
-     * op holds. Owner's thread. May be NULL. */
+    /* A request that said NET_SLOW with an op will not run again, its connection has closed: give
+     * back what op holds. Owner's thread. May be NULL. */
     void (*on_drop)(void *ctx, struct net_request *req);
     /* Last sight of a connection, [NET-4]; frees the user pointer. Owner's thread. May be NULL. */
     void (*on_close)(void *ctx, struct net_conn *conn);

@@ -91,6 +91,7 @@ enum fake_key {
     FAKE_LAST, /* close_after */
     FAKE_WAIT, /* payload int32 ms: a delayed operation that expires then */
     FAKE_BIG, /* payload int32: bytes to answer */
+    FAKE_EMPTY, /* an answer without a byte, as when memory is short */
     FAKE_SLOW_WAIT, /* as FAKE_WAIT, from a handler */
 };
 
@@ -115,6 +116,7 @@ struct fake {
     _Atomic int on_handler;
     _Atomic int cancelled;
     _Atomic int closed;
+    _Atomic int dropped;
     _Atomic int released; /* file slices */
     _Atomic int last_reason; /* of the last delayed operation */
     _Atomic uint64_t order; /* correlations in the order of running, 8 bits each */
@@ -242,7 +244,12 @@ static enum net_verdict fake_handle(void *ctx, struct net_request *req, uint64_t
     int32_t correlation = fake_correlation(req);
     struct slice payload = slice_of(at + 8, req->frame.size - 8);
     if (!net_conn_user(req->conn)) { net_conn_set_user(req->conn, f); }
-    if ((key == FAKE_SLOW || key == FAKE_SLOW_WAIT) && !req->on_handler) { return NET_SLOW; }
+    if ((key == FAKE_SLOW || key == FAKE_SLOW_WAIT) && !req->on_handler) {
+        CHECK(req->op == NULL);
+        req->op = f;
+        return NET_SLOW;
+    }
+    CHECK(req->op == NULL || req->op == f); /* not asked before, if a handler had it at once */
     atomic_fetch_add(&f->handled, 1);
     atomic_store(&f->order, atomic_load(&f->order) << 8 | (uint64_t)(correlation & 0xff));
     if (req->on_handler) { atomic_fetch_add(&f->on_handler, 1); }
@@ -281,6 +288,8 @@ static enum net_verdict fake_handle(void *ctx, struct net_request *req, uint64_t
         return fake_wait(f, req, now_ns);
     case FAKE_BIG:
         return fake_big(req);
+    case FAKE_EMPTY:
+        return NET_ANSWERED;
     }
     fake_answer(req, correlation, payload);
     return NET_ANSWERED;
@@ -299,6 +308,13 @@ static void fake_on_cancel(void *ctx, struct net_request *req)
     }
     struct fake_op *o = req->op;
     (void)purg_op_cancel(&o->op, req->owner, PURG_CANCELLED);
+}
+
+static void fake_on_drop(void *ctx, struct net_request *req)
+{
+    struct fake *f = ctx;
+    CHECK(req->op == f);
+    atomic_fetch_add(&f->dropped, 1);
 }
 
 static void fake_on_close(void *ctx, struct net_conn *conn)
@@ -348,8 +364,11 @@ FIX void fake_start(struct fake *f, struct net_config *c)
     struct purg_options options = {.shards = 8};
     f->purgatory = purg_create(&env, &options);
     assert_non_null(f->purgatory);
-    struct net_api api = {
-        .ctx = f, .handle = fake_handle, .on_cancel = fake_on_cancel, .on_close = fake_on_close};
+    struct net_api api = {.ctx = f,
+                          .handle = fake_handle,
+                          .on_cancel = fake_on_cancel,
+                          .on_drop = fake_on_drop,
+                          .on_close = fake_on_close};
     assert_int_equal(net_start(f->sys, c, &api, &f->net), ERR_OK);
 }
 
