@@ -107,7 +107,7 @@ struct consume {
     rd_kafka_queue_t *records;
     int32_t *partitions; /* that are read */
     bool *ended; /* by partition id */
-    size_t partitions_count, ended_count, ids_max;
+    size_t partitions_count, started_count, ended_count, ids_max;
     struct progress progress;
     uint64_t total, count, last_ns;
     bool is_failed;
@@ -244,7 +244,11 @@ static void read_all(struct consume *c)
         if (got > 0 && !take_batch(c, batch, (size_t)got)) { return; }
         if (got < CONSUME_BATCH) { fflush(stdout); }
         progress_show(&c->progress, c->count, c->count);
-        if (client_is_interrupted()) { return; }
+        if (client_is_interrupted()) {
+            /* Ctrl-C is how following ends; but who named an end did not reach it. */
+            c->is_failed = c->options->messages_max || c->options->exit_at_end;
+            return;
+        }
         if (is_idle(c)) { return; }
     }
 }
@@ -275,13 +279,6 @@ static int choose_partitions(struct consume *c)
                        count);
 }
 
-static int64_t start_offset(const struct consume_options *o)
-{
-    if (o->from_beginning) { return RD_KAFKA_OFFSET_BEGINNING; }
-    if (o->offset == OFFSET_UNSET) { return RD_KAFKA_OFFSET_END; }
-    return o->offset < 0 ? RD_KAFKA_OFFSET_TAIL(-o->offset) : o->offset;
-}
-
 /* Where reading begins in a partition that holds [low, high). */
 static int64_t first_of(const struct consume_options *o, int64_t low, int64_t high)
 {
@@ -308,24 +305,47 @@ static uint64_t count_ahead(struct consume *c)
     return max && (total == 0 || max < total) ? max : total;
 }
 
+/* What to ask the library for. "The last N" is worked out here: the library would run into the
+ * start of a log that has fewer. */
+static int start_offset(struct consume *c, int32_t partition, int64_t *out)
+{
+    const struct consume_options *o = c->options;
+    *out = o->from_beginning ? RD_KAFKA_OFFSET_BEGINNING : RD_KAFKA_OFFSET_END;
+    if (o->offset == OFFSET_UNSET) { return CLI_DONE; }
+    *out = o->offset;
+    if (o->offset >= 0) { return CLI_DONE; }
+    int64_t low = 0, high = 0;
+    rd_kafka_resp_err_t e = rd_kafka_query_watermark_offsets(c->client.rk, c->name, partition, &low,
+                                                             &high, (int)o->client.timeout_ms);
+    if (e) {
+        return client_fail(&c->client, "offsets of %s-%" PRId32 ": %s", c->name, partition,
+                           rd_kafka_err2str(e));
+    }
+    *out = first_of(o, low, high);
+    return CLI_DONE;
+}
+
 static int start(struct consume *c)
 {
     c->topic = rd_kafka_topic_new(c->client.rk, c->name, NULL);
     c->records = rd_kafka_queue_new(c->client.rk);
     if (!c->topic || !c->records) { return client_fail(&c->client, "%s: no such name", c->name); }
     for (size_t i = 0; i < c->partitions_count; i++) {
-        if (rd_kafka_consume_start_queue(c->topic, c->partitions[i], start_offset(c->options),
-                                         c->records)) {
+        int64_t offset;
+        int code = start_offset(c, c->partitions[i], &offset);
+        if (code) { return code; }
+        if (rd_kafka_consume_start_queue(c->topic, c->partitions[i], offset, c->records)) {
             return client_fail(&c->client, "%s-%" PRId32 ": %s", c->name, c->partitions[i],
                                rd_kafka_err2str(rd_kafka_last_error()));
         }
+        c->started_count = i + 1;
     }
     return CLI_DONE;
 }
 
 static void stop(struct consume *c)
 {
-    for (size_t i = 0; c->topic && i < c->partitions_count; i++) {
+    for (size_t i = 0; i < c->started_count; i++) {
         rd_kafka_consume_stop(c->topic, c->partitions[i]);
     }
     if (c->records) { rd_kafka_queue_destroy(c->records); }

@@ -222,7 +222,7 @@ static void dump_folder(struct dump *d, const char *path, int depth)
 
 struct dump_options {
     const char *format;
-    bool is_deep, is_metadata;
+    bool is_deep, is_metadata, is_revealing;
 };
 
 static const struct option dump_table[] = {
@@ -237,6 +237,10 @@ static const struct option dump_table[] = {
      .field = offsetof(struct dump_options, is_metadata),
      .help = "records are metadata records (needed only when\nthe folder is not called "
              "__cluster_metadata-0);\nimplies --deep"},
+    {.name = "reveal",
+     .kind = OPTION_FLAG,
+     .field = offsetof(struct dump_options, is_revealing),
+     .help = "what metadata records hold of configurations and\ncredentials, instead of 'hidden'"},
     {.name = "format",
      .kind = OPTION_CHOICE,
      .field = offsetof(struct dump_options, format),
@@ -305,6 +309,7 @@ int cli_dump_log(int argc, char **argv)
     struct dump d = {.sys = sys_create(),
                      .is_deep = o.is_deep || o.is_metadata,
                      .is_metadata = o.is_metadata,
+                     .is_revealing = o.is_revealing,
                      .is_json = strcmp(o.format, "json") == 0,
                      .scratch = codec_scratch_create()};
     wire_buf_init(&d.bytes, DUMP_BYTES_MAX);

@@ -19,6 +19,7 @@
 struct dump {
     struct sys *sys;
     bool is_deep, is_json;
+    bool is_revealing; /* values of configurations, too, which may be secret */
     bool is_metadata; /* records are metadata records whatever the folder is called */
     bool has_header; /* the file's name was printed */
     uint64_t problems;

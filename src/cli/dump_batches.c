@@ -29,8 +29,8 @@ static const struct wire_message *find_message(enum wire_message_kind kind, int 
 }
 
 /* Decodes body as m in the version and puts "type", "version" and "data" into object. */
-static const char *add_message(json_t *object, const struct wire_message *m, int version,
-                               struct slice body)
+static const char *add_message(const struct dump *d, json_t *object, const struct wire_message *m,
+                               int version, struct slice body)
 {
     json_object_set_new(object, "type", json_string(m->name));
     json_object_set_new(object, "version", json_integer(version));
@@ -49,6 +49,7 @@ static const char *add_message(json_t *object, const struct wire_message *m, int
     } else {
         struct wire_text t;
         wire_text_init(&t, text, METADATA_TEXT_SIZE);
+        t.reveal = d->is_revealing;
         m->print(&t, version, decoded);
         json_t *data = json_loads(text, JSON_DECODE_ANY, NULL);
         json_object_set_new(object, "data", data ? data : json_string(text));
@@ -60,7 +61,7 @@ static const char *add_message(json_t *object, const struct wire_message *m, int
 }
 
 /* A control record's key is version and type, its value begins with the version of the message. */
-static const char *add_control(json_t *object, const struct batch_record *r)
+static const char *add_control(const struct dump *d, json_t *object, const struct batch_record *r)
 {
     static const char *const names[] = {
         [2] = "LeaderChangeMessage", [3] = "SnapshotHeaderRecord", [4] = "SnapshotFooterRecord",
@@ -73,11 +74,11 @@ static const char *add_control(json_t *object, const struct batch_record *r)
     bool is_known = type < (int)COUNT_OF(names) && names[type];
     const struct wire_message *m = is_known ? find_message(WIRE_DATA, 0, names[type]) : NULL;
     if (!m) { return NULL; } /* markers of transactions: their value is not of the metadata log */
-    return add_message(object, m, version, slice_sub(r->value, 2, r->value.size));
+    return add_message(d, object, m, version, slice_sub(r->value, 2, r->value.size));
 }
 
 /* Frame version, type and version as varints, then the message. */
-static const char *add_metadata(json_t *object, const struct batch_record *r)
+static const char *add_metadata(const struct dump *d, json_t *object, const struct batch_record *r)
 {
     struct wire_reader reader;
     wire_reader_init(&reader, r->value);
@@ -92,13 +93,13 @@ static const char *add_metadata(json_t *object, const struct batch_record *r)
         return "an unknown type of metadata record";
     }
     struct slice body = slice_of(reader.at, (size_t)(reader.end - reader.at));
-    return add_message(object, m, (int)version, body);
+    return add_message(d, object, m, (int)version, body);
 }
 
 void dump_metadata_record(struct dump *d, json_t *object, const struct batch_record *r,
                           bool is_control, uint64_t pos)
 {
-    const char *problem = is_control ? add_control(object, r) : add_metadata(object, r);
+    const char *problem = is_control ? add_control(d, object, r) : add_metadata(d, object, r);
     if (problem) { dump_problem(d, pos, "record at offset %" PRId64 ": %s", r->offset, problem); }
 }
 

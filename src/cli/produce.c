@@ -188,7 +188,6 @@ static int send_all(struct produce *p)
         }
         if (event == LINES_LINE) {
             rd_kafka_resp_err_t e = send_line(p, line);
-            if (e == RD_KAFKA_RESP_ERR__INTR) { return CLI_DONE; }
             if (e) {
                 return client_fail(&p->client, "record %" PRIu64 " could not be sent: %s",
                                    p->sent + 1, rd_kafka_err2str(e));
@@ -197,7 +196,10 @@ static int send_all(struct produce *p)
         if (event == LINES_LINE && turn % 256 != 0) { continue; }
         rd_kafka_poll(p->client.rk, 0);
         show(p);
-        if (p->client.fatal || client_is_interrupted()) { return CLI_DONE; }
+        if (p->client.fatal) { return CLI_FAILED; }
+        if (client_is_interrupted()) {
+            return client_fail(&p->client, "interrupted after %" PRIu64 " records", p->sent);
+        }
     }
 }
 

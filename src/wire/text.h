@@ -18,7 +18,7 @@ struct wire_text {
     size_t cap;
     size_t len;
     bool cut;
-    bool reveal; /* print sensitive fields too: tests only */
+    bool reveal; /* print sensitive fields too: tests, and who asks for it of their own files */
 };
 
 /* cap >= 1 */

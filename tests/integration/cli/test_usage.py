@@ -1,0 +1,138 @@
+"""Help teaches, and what is wrong on a command line is said with what was expected."""
+
+import re
+import tempfile
+import unittest
+
+from cli import barnabas
+
+COMMANDS = [("serve",), ("topic", "create"), ("topic", "list"), ("topic", "describe"),
+            ("topic", "alter"), ("topic", "delete"), ("produce",), ("consume",), ("dump-log",),
+            ("version",)]
+
+
+class Help(unittest.TestCase):
+    def test_every_command_explains_itself_with_two_examples(self):
+        for command in COMMANDS:
+            for flag in ("--help", "-h"):
+                done = barnabas(*command, flag)
+                self.assertEqual(0, done.code, done)
+                self.assertEqual("", done.err)
+                name = " ".join(command)
+                self.assertTrue(done.out.startswith(f"Usage: barnabas {name}"), done)
+                examples = done.out.split("\nExamples:\n")[1].strip().splitlines()
+                self.assertEqual(2, len(examples), done)
+                for line in examples:
+                    self.assertIn(f"barnabas {name}", line)
+                self.assertLessEqual(max(map(len, done.out.splitlines())), 100, done)
+
+    def test_examples_use_only_options_that_exist(self):
+        for command in COMMANDS:
+            text = barnabas(*command, "--help").out
+            options = set(re.findall(r"--[a-z-]+", text.split("\nExamples:\n")[0]))
+            examples = re.sub(r"\| .*", "", text.split("\nExamples:\n")[1])
+            self.assertLessEqual(set(re.findall(r"--[a-z-]+", examples)), options, command)
+
+    def test_the_program_lists_its_commands(self):
+        for arguments, code, stream in [((), 2, "err"), (("--help",), 0, "out"), (("help",), 0, "out"),
+                                        (("topic",), 2, "err"), (("topic", "--help"), 0, "out")]:
+            done = barnabas(*arguments)
+            self.assertEqual(code, done.code, done)
+            names = ["create", "delete"] if "topic" in arguments else ["serve", "topic", "dump-log"]
+            for name in names:
+                self.assertIn(f"  {name} ", getattr(done, stream))
+
+    def test_version(self):
+        done = barnabas("version")
+        self.assertEqual(0, done.code)
+        self.assertRegex(done.out, r"^barnabas \d+\.\d+\.\d+ ")
+        self.assertEqual(done.out, barnabas("--version").out)
+        version = barnabas("version", "--format", "json").json()
+        self.assertIn(version["version"], done.out)
+
+
+class Misuse(unittest.TestCase):
+    def refused(self, *arguments):
+        done = barnabas(*arguments)
+        self.assertEqual(2, done.code, done)
+        self.assertEqual("", done.out)
+        return done.err
+
+    def test_unknown_commands_and_options(self):
+        self.assertIn("unknown command 'frobnicate'", self.refused("frobnicate"))
+        self.assertIn("unknown command 'rename'", self.refused("topic", "rename"))
+        self.assertIn("unknown option '--frob'", self.refused("produce", "t", "--frob"))
+        self.assertIn("unknown option '-Q'", self.refused("consume", "t", "-Q"))
+        self.assertIn("unknown option '--partition-count=1'",
+                      self.refused("topic", "create", "t", "--partition-count=1"))
+
+    def test_values_name_what_was_expected(self):
+        for value in ("x", "0", "-1", "1.5", "", " 1", "99999999999999999999"):
+            self.assertIn(f"--partitions: expected a whole number from 1 to 100000, got '{value}'",
+                          self.refused("topic", "create", "t", "--partitions", value))
+        self.assertIn("--partitions: expected N after it", self.refused("topic", "alter", "t", "-p"))
+        self.assertIn("--config: expected key=value, got 'retention.ms'",
+                      self.refused("topic", "create", "t", "--config", "retention.ms"))
+        self.assertIn("--config: expected key=value, got '=1'",
+                      self.refused("topic", "create", "t", "-c=1"))
+        self.assertIn("--format: expected one of table|json, got 'xml'",
+                      self.refused("topic", "list", "--format=xml"))
+        self.assertIn("--acks: expected one of all|1|0, got '2'",
+                      self.refused("produce", "t", "--acks", "2"))
+        self.assertIn("--deep: expected no value, got 'yes'", self.refused("dump-log", ".", "--deep=yes"))
+        self.assertIn("--key-separator: expected at least one character",
+                      self.refused("produce", "t", "--key-separator", ""))
+
+    def test_operands(self):
+        self.assertIn("expected NAME", self.refused("topic", "create"))
+        self.assertIn("unexpected argument 'b'", self.refused("topic", "create", "a", "b"))
+        self.assertIn("expected TOPIC", self.refused("consume"))
+        self.assertIn("expected FILE|DIR...", self.refused("dump-log"))
+        self.assertIn("'a' is named twice", self.refused("topic", "delete", "a", "b", "a"))
+        self.assertIn("expected --partitions, --config or --delete-config", self.refused("topic", "alter", "t"))
+        self.assertIn("--from-beginning or --offset",
+                      self.refused("consume", "t", "--from-beginning", "--offset", "3"))
+
+    def test_client_configuration(self):
+        self.assertIn("no.such.key", self.refused("produce", "t", "-X", "no.such.key=1"))
+
+    def test_nobody_listens(self):
+        done = barnabas("topic", "list", "-b", "127.0.0.1:1", "--request-timeout-ms", 700)
+        self.assertEqual(1, done.code, done)
+        self.assertIn("no broker answered at 127.0.0.1:1", done.err)
+        self.assertIn("Connection refused", done.err)
+        self.assertEqual(1, len(done.err.splitlines()), "the library's log stays away")
+        done = barnabas("topic", "list", "-b", "127.0.0.1:1", "--request-timeout-ms", 700, "--verbose")
+        self.assertGreater(len(done.err.splitlines()), 1, "... unless it is asked for")
+
+
+class Serve(unittest.TestCase):
+    def refused(self, *arguments):
+        with tempfile.TemporaryDirectory() as data:
+            done = barnabas("serve", "--override", f"log.dirs={data}", *arguments, limit_s=20)
+        self.assertEqual(2, done.code, done)
+        return done.err
+
+    def test_wrong_overrides_are_misuse(self):
+        self.assertIn("--override: expected key=value, got 'x'", self.refused("--override", "x"))
+        self.assertIn("--override: expected KEY=VALUE after it", self.refused("--override"))
+        self.assertIn("num.io.threads", self.refused("--override", "num.io.threads=many"))
+        self.assertIn("listeners", self.refused("--override", "listeners=nonsense"))
+        self.assertIn("unexpected argument 'b'", self.refused("a", "b"))
+
+    def test_a_wrong_file_is_named_with_its_line(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
+            file.write("# comment\nnum.partitions=3\nlog.segment.bytes=tiny\n")
+            file.flush()
+            error = self.refused(file.name)
+        self.assertIn(f"{file.name} line 3", error)
+        self.assertIn("log.segment.bytes", error)
+
+    def test_a_missing_file_is_a_failure(self):
+        done = barnabas("serve", "/nowhere/server.properties")
+        self.assertEqual(1, done.code, done)
+        self.assertIn("/nowhere/server.properties: no such file", done.err)
+
+
+if __name__ == "__main__":
+    unittest.main()
