@@ -36,6 +36,7 @@ void replica_log_config(const struct config_scope *scope, struct slice topic,
         {"flush.ms", &out->flush_ms},
         {"delete.retention.ms", &out->delete_retention_ms},
         {"file.delete.delay.ms", &out->file_delete_delay_ms},
+        {"max.decompressed.message.bytes", &out->decompressed_bytes_max},
     };
     const struct {
         const char *key;
