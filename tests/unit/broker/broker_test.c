@@ -1,0 +1,244 @@
+/* broker_test.c - a broker starts, keeps its identity, stops, and says why it does not start. */
+#include "base/mem.h"
+#include "broker/broker.h"
+#include "broker/purg_env.h"
+#include "purgatory/purgatory.h"
+#include "replica/replica.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+struct fixture {
+    struct sys *sys;
+    char root[256];
+    struct config_set set;
+    char message[BROKER_MESSAGE_SIZE];
+};
+
+static void put(struct fixture *f, const char *key, const char *value)
+{
+    assert_int_equal(config_set_put(&f->set, slice_str(key), slice_str(value)), ERR_OK);
+}
+
+/* log.dirs: names below the root, with commas. */
+static void put_dirs(struct fixture *f, const char *first, const char *second)
+{
+    char text[700];
+    snprintf(text, sizeof text, "%s/%s%s%s%s%s", f->root, first, second ? "," : "",
+             second ? f->root : "", second ? "/" : "", second ? second : "");
+    put(f, "log.dirs", text);
+}
+
+static int setup(void **state)
+{
+    struct fixture *f = mem_new(struct fixture);
+    assert_non_null(f);
+    const char *tmp = getenv("TMPDIR");
+    snprintf(f->root, sizeof f->root, "%s/bb-broker-XXXXXX", tmp ? tmp : "/tmp");
+    assert_non_null(mkdtemp(f->root));
+    f->sys = sys_create();
+    config_set_init(&f->set);
+    put(f, "listeners", "PLAINTEXT://127.0.0.1:0");
+    put(f, "num.network.threads", "1");
+    put(f, "num.io.threads", "1");
+    put_dirs(f, "data", NULL);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    char command[300];
+    config_set_fini(&f->set);
+    sys_destroy(f->sys);
+    snprintf(command, sizeof command, "rm -rf '%s'", f->root);
+    assert_int_equal(system(command), 0);
+    mem_free(f);
+    return 0;
+}
+
+static enum err start(struct fixture *f, struct broker **out)
+{
+    struct broker_options o = {.sys = f->sys, .statics = &f->set};
+    return broker_start(&o, out, f->message);
+}
+
+static struct broker *start_well(struct fixture *f)
+{
+    struct broker *b;
+    enum err e = start(f, &b);
+    if (e) { fail_msg("%s", f->message); }
+    return b;
+}
+
+static void refuse(struct fixture *f, const char *says)
+{
+    struct broker *b;
+    assert_int_not_equal(start(f, &b), ERR_OK);
+    assert_null(b);
+    if (!strstr(f->message, says)) { fail_msg("'%s' should say '%s'", f->message, says); }
+}
+
+/* One line of a meta.properties. */
+static void identity(struct fixture *f, const char *dir, struct logdir_identity *out)
+{
+    char path[400];
+    snprintf(path, sizeof path, "%s/%s", f->root, dir);
+    assert_int_equal(logdir_identity(f->sys, path, out), ERR_OK);
+}
+
+static void test_a_broker_starts_and_stops_and_keeps_its_identity(void **state)
+{
+    struct fixture *f = *state;
+    struct logdir_identity first, second;
+    for (int i = 0; i < 3; i++) {
+        struct broker *b = start_well(f);
+        assert_true(broker_port(b) > 0);
+        assert_non_null(broker_net(b));
+        assert_int_equal(replica_partitions_count(broker_replicas(b)), 0);
+        broker_stop(b, 1000);
+        identity(f, "data", i ? &second : &first);
+        if (i) { assert_string_equal(first.cluster_id, second.cluster_id); }
+    }
+    assert_int_equal(first.node_id, 1);
+    assert_int_not_equal(first.cluster_id[0], '-');
+    broker_stop(NULL, 0);
+}
+
+static void test_a_directory_serves_one_broker(void **state)
+{
+    struct fixture *f = *state;
+    struct broker *b = start_well(f);
+    refuse(f, "another broker uses it");
+    broker_stop(b, 1000);
+    broker_stop(start_well(f), 1000); /* the refused start broke nothing */
+}
+
+static void test_a_port_in_use_is_said(void **state)
+{
+    struct fixture *f = *state;
+    char text[64];
+    struct broker *b = start_well(f);
+    snprintf(text, sizeof text, "PLAINTEXT://127.0.0.1:%u", broker_port(b));
+    put(f, "listeners", text);
+    put_dirs(f, "other", NULL);
+    refuse(f, "port is in use");
+    broker_stop(b, 1000);
+    broker_stop(start_well(f), 1000);
+}
+
+static void test_a_directory_of_another_node_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    broker_stop(start_well(f), 1000);
+    put(f, "node.id", "2");
+    refuse(f, "belongs to node.id 1");
+}
+
+static void test_directories_of_two_clusters_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    broker_stop(start_well(f), 1000);
+    put_dirs(f, "more", NULL);
+    broker_stop(start_well(f), 1000);
+    put_dirs(f, "data", "more");
+    refuse(f, "belongs to cluster");
+}
+
+static void test_a_new_directory_joins_the_cluster_of_the_others(void **state)
+{
+    struct fixture *f = *state;
+    struct logdir_identity first, second;
+    broker_stop(start_well(f), 1000);
+    put_dirs(f, "data", "more");
+    broker_stop(start_well(f), 1000);
+    identity(f, "data", &first);
+    identity(f, "more", &second);
+    assert_string_equal(first.cluster_id, second.cluster_id);
+    assert_false(uuid_eq(first.directory_id, second.directory_id));
+}
+
+static void test_wrong_settings_are_said(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "listeners", "nonsense");
+    refuse(f, "listeners");
+    put(f, "listeners", "SSL://127.0.0.1:0");
+    refuse(f, "listeners");
+    put(f, "listeners", "PLAINTEXT://127.0.0.1:0");
+    put(f, "log.dirs", ",");
+    refuse(f, "log.dirs");
+}
+
+/* ---- libpurgatory over sys */
+
+static int completed;
+
+static bool never(struct purg_op *op)
+{
+    (void)op;
+    return false;
+}
+
+static void count(struct purg_op *op, enum purg_reason reason)
+{
+    (void)op;
+    completed += reason == PURG_EXPIRED;
+}
+
+static void test_delayed_operations_run_on_the_clock_of_sys(void **state)
+{
+    struct fixture *f = *state;
+    static const struct purg_op_type type = {
+        .name = "test", .try_complete = never, .on_complete = count};
+    struct purg_env env = broker_purg_env(f->sys);
+    uint64_t now = sys_mono_ns(f->sys);
+    assert_true(env.now_ns(env.ctx) >= now);
+    struct purg_owner_options options = {.start_ns = now};
+    struct purg_owner *owner = purg_owner_create(&env, &options);
+    struct purgatory *purgatory = purg_create(&env, &(struct purg_options){.shards = 4});
+    assert_true(owner && purgatory);
+    struct purg_op op;
+    struct purg_watch_node node;
+    struct purg_key key = {1, 2, 3};
+    purg_op_init(&op, &type, owner);
+    assert_int_equal(
+        purg_try_complete_else_watch(purgatory, owner, &op, &node, &key, 1, now + 50 * SYS_MS),
+        PURG_PARKED);
+    purg_owner_step(owner, now + 10 * SYS_MS);
+    assert_int_equal(completed, 0);
+    purg_owner_step(owner, now + 60 * SYS_MS);
+    assert_int_equal(completed, 1);
+    purg_destroy(purgatory);
+    purg_owner_destroy(owner);
+    for (size_t align = 8; align <= 4096; align *= 2) {
+        void *p = env.alloc(env.ctx, 100, align);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % align, 0);
+        memset(p, 1, 100);
+        env.free(env.ctx, p, 100);
+    }
+    env.free(env.ctx, NULL, 0);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(test_a_broker_starts_and_stops_and_keeps_its_identity),
+        CASE(test_a_directory_serves_one_broker),
+        CASE(test_a_port_in_use_is_said),
+        CASE(test_a_directory_of_another_node_is_refused),
+        CASE(test_directories_of_two_clusters_are_refused),
+        CASE(test_a_new_directory_joins_the_cluster_of_the_others),
+        CASE(test_wrong_settings_are_said),
+        CASE(test_delayed_operations_run_on_the_clock_of_sys),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
