@@ -99,7 +99,7 @@ static void test_the_control_plane_is_named(void **state)
 static void test_what_is_wrong_is_said(void **state)
 {
     (void)state;
-    refuse("listeners", "", "at least one");
+    refuse("listeners", "", "NAME://host:port");
     refuse("listeners", "127.0.0.1:9092", "NAME://host:port");
     refuse("listeners", "://127.0.0.1:9092", "NAME://host:port");
     refuse("listeners", "PLAINTEXT://127.0.0.1", "NAME://host:port");
