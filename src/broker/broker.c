@@ -238,7 +238,8 @@ static enum err start_net(struct broker *b, char *message)
     config.queued_requests_max = (uint32_t)config_broker_i64(&scope, "queued.max.requests");
     int64_t queued = config_broker_i64(&scope, "queued.max.request.bytes");
     if (queued > 0) { config.queued_bytes_max = (uint64_t)queued; }
-    config.idle_max_ms = (uint64_t)config_broker_i64(&scope, "connections.max.idle.ms");
+    int64_t idle = config_broker_i64(&scope, "connections.max.idle.ms");
+    config.idle_max_ms = idle > 0 ? (uint64_t)idle : 0; /* -1: never */
     config.partial_max_ms = (uint64_t)config_broker_i64(&scope, "connections.partial.frame.max.ms");
     config.stalled_max_ms = (uint64_t)config_broker_i64(&scope, "connections.stalled.write.max.ms");
     broker_limits(&scope, buf, sizeof buf, ips, &config.limits);
