@@ -254,6 +254,7 @@ struct add_walk {
     struct replica_manager *m;
     const struct meta_image *image;
     const struct meta_topic *topic;
+    struct log_config config; /* of the topic: the same for all its logs */
     enum err err;
 };
 
@@ -261,12 +262,14 @@ static bool add_partition(void *ctx, const struct meta_partition *mp)
 {
     struct add_walk *w = ctx;
     struct log *log = dirs_find(w->m, w->topic->name, mp->index);
-    if (!log) {
+    if (log) {
+        log_set_config(log, &w->config);
+    } else {
         struct logdir *dir = dir_choose(w->m);
-        struct logdir_create_options options = {
-            .topic = w->topic->name, .topic_id = w->topic->id, .partition = mp->index};
-        struct config_scope scope = {w->m->options.statics, w->image, w->m->options.node_id};
-        replica_log_config(&scope, slice_str(w->topic->name), &options.config);
+        struct logdir_create_options options = {.topic = w->topic->name,
+                                                .topic_id = w->topic->id,
+                                                .partition = mp->index,
+                                                .config = w->config};
         w->err = dir ? logdir_create_log(dir, &options, &log) : ERR_OFFLINE;
     }
     if (!w->err) { w->err = partition_make(w->m, w->topic, mp, log); }
@@ -278,6 +281,8 @@ enum err replica_add_partitions(struct replica_manager *m, const struct meta_ima
                                 const struct meta_topic *topic, int32_t from)
 {
     struct add_walk w = {.m = m, .image = next, .topic = topic};
+    struct config_scope scope = {m->options.statics, next, m->options.node_id};
+    replica_log_config(&scope, slice_str(topic->name), &w.config);
     meta_each_partition(topic, from, add_partition, &w);
     if (w.err) {
         log_error(m->options.logger, REPLICA_LOGGER, "Creating the logs of topic %s failed: %s",
@@ -303,13 +308,7 @@ struct load_walk {
 static void load_log(void *ctx, struct log *log)
 {
     struct load_walk *w = ctx;
-    if (is_known(w->image, log)) {
-        struct config_scope scope = {w->m->options.statics, w->image, w->m->options.node_id};
-        struct log_config config;
-        replica_log_config(&scope, slice_str(log_topic(log)), &config);
-        log_set_config(log, &config);
-        return;
-    }
+    if (is_known(w->image, log)) { return; }
     log_warn(w->m->options.logger, REPLICA_LOGGER,
              "The metadata does not know %s-%" PRId32 " in %s: set aside as stray", log_topic(log),
              log_partition(log), logdir_path(w->dir));
