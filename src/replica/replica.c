@@ -252,7 +252,6 @@ static struct log *dirs_find(struct replica_manager *m, const char *topic, int32
 
 struct add_walk {
     struct replica_manager *m;
-    const struct meta_image *image;
     const struct meta_topic *topic;
     struct log_config config; /* of the topic: the same for all its logs */
     enum err err;
@@ -280,7 +279,7 @@ static bool add_partition(void *ctx, const struct meta_partition *mp)
 enum err replica_add_partitions(struct replica_manager *m, const struct meta_image *next,
                                 const struct meta_topic *topic, int32_t from)
 {
-    struct add_walk w = {.m = m, .image = next, .topic = topic};
+    struct add_walk w = {.m = m, .topic = topic};
     struct config_scope scope = {m->options.statics, next, m->options.node_id};
     replica_log_config(&scope, slice_str(topic->name), &w.config);
     meta_each_partition(topic, from, add_partition, &w);
