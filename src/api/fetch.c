@@ -448,7 +448,7 @@ static bool fetch_has_watchable(const struct fetch_state *s)
 
 enum net_verdict api_fetch(struct api_call *call)
 {
-    enum net_verdict verdict;
+    enum net_verdict verdict = NET_CLOSE; /* fetch_begin() sets it when it gives nothing */
     struct fetch_state *s = call->req->op;
     if (!s) { s = fetch_begin(call, &verdict); }
     if (!s) { return verdict; }
