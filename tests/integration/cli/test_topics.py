@@ -32,6 +32,8 @@ class Topics(ClientTest):
 
     def test_all_topics_are_described_without_a_name(self):
         names = [self.topic(), self.topic("-c", "cleanup.policy=compact")]
+        # Kafka answers before every broker knows the topic.
+        fixture.wait_until(lambda: names[1] in self.call("topic", "list").out, what="the topic")
         described = {t["name"]: t for t in self.call("topic", "describe", "--format", "json").json()}
         self.assertEqual({}, described[names[0]]["configs"])
         self.assertEqual({"cleanup.policy": "compact"}, described[names[1]]["configs"])

@@ -1,10 +1,11 @@
 """Help teaches, and what is wrong on a command line is said with what was expected."""
 
+import os
 import re
 import tempfile
 import unittest
 
-from cli import barnabas
+from cli import ROOT, barnabas
 
 COMMANDS = [("serve",), ("topic", "create"), ("topic", "list"), ("topic", "describe"),
             ("topic", "alter"), ("topic", "delete"), ("produce",), ("consume",), ("dump-log",),
@@ -32,6 +33,14 @@ class Help(unittest.TestCase):
             options = set(re.findall(r"--[a-z-]+", text.split("\nExamples:\n")[0]))
             examples = re.sub(r"\| .*", "", text.split("\nExamples:\n")[1])
             self.assertLessEqual(set(re.findall(r"--[a-z-]+", examples)), options, command)
+
+    def test_the_manual_page_names_every_option(self):
+        with open(os.path.join(ROOT, "packaging", "barnabas.1"), encoding="utf-8") as file:
+            manual = file.read().replace("\\-", "-")
+        for command in COMMANDS:
+            for option in re.findall(r"--[a-z-]+", barnabas(*command, "--help").out.split("\nExamples:")[0]):
+                self.assertRegex(manual, rf"{option}\b", command)
+        self.assertIn('"barnabas ' + barnabas("version").out.split()[1] + '"', manual)
 
     def test_the_program_lists_its_commands(self):
         for arguments, code, stream in [((), 2, "err"), (("--help",), 0, "out"), (("help",), 0, "out"),
