@@ -25,6 +25,7 @@ static void recovery_of(const struct load *l, const struct log *log, const char 
     int64_t at = 0;
     *r = (struct log_recovery){.from = {.base = -1, .epoch = -1}};
     r->mark = r->from;
+    r->is_ours = l->had_marks;
     if (checkpoint_get(&l->starts, name, &at)) { r->start = at; }
     if (checkpoint_get(&l->hws, name, &at)) { r->hw = at; }
     const struct mark_state *s = marks_state(&l->marks, log->topic_id, log->partition);

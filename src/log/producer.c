@@ -229,6 +229,34 @@ enum err producers_add(struct producers *p, const struct batch_header *h)
     return ERR_OK;
 }
 
+static void merge_entry(struct producer_entry *e, const struct producer_entry *older)
+{
+    e->txn_first_offset = older->txn_first_offset;
+    e->coordinator_epoch = older->coordinator_epoch;
+    if (e->epoch != older->epoch || older->batches_count == 0) { return; }
+    const struct producer_batch *b = &older->batches[older->batches_count - 1];
+    bool is_missing = e->batches_count == 0 || e->batches[0].last_offset > b->last_offset;
+    if (!is_missing || e->batches_count == PRODUCER_WINDOW) { return; }
+    memmove(e->batches + 1, e->batches, e->batches_count * sizeof e->batches[0]);
+    e->batches[0] = *b;
+    e->batches_count++;
+}
+
+enum err producers_merge_older(struct producers *p, const struct producers *older)
+{
+    for (uint32_t i = 0; i < older->count; i++) {
+        struct producer_entry *e = find(p, older->entries[i].producer_id);
+        if (e) {
+            merge_entry(e, &older->entries[i]);
+            continue;
+        }
+        enum err err = find_or_add(p, older->entries[i].producer_id, &e);
+        if (err) { return err; }
+        *e = older->entries[i];
+    }
+    return ERR_OK;
+}
+
 static bool is_expired(int64_t last_timestamp, int64_t now_ms, int64_t expiration_ms)
 {
     int64_t age = 0;

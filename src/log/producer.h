@@ -73,6 +73,11 @@ NODISCARD enum err producers_check(struct producers *p, const struct batch_heade
  * producers_check() said ERR_OK. */
 NODISCARD enum err producers_add(struct producers *p, const struct batch_header *h);
 
+/* Adds what an older view knows and p does not: producers, open transactions, the batch before the
+ * first of a window that has room. p was read from batches, older from a snapshot, which holds one
+ * batch of each producer. */
+NODISCARD enum err producers_merge_older(struct producers *p, const struct producers *older);
+
 /* NULL when unknown. Valid until the next change. */
 const struct producer_entry *producers_find(const struct producers *p, int64_t producer_id);
 

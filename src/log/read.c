@@ -385,18 +385,37 @@ static void note_hint(struct log *log, const struct plan *p)
     sys_mutex_unlock(&log->lock);
 }
 
-enum err log_read(struct log *log, const struct log_read_args *a, struct log_slice *out)
+/* One attempt in the segment of a->offset. *next: the records go on there, in another segment; -1:
+ * they do not, or something was found. */
+static enum err read_segment(struct log *log, const struct log_read_args *a, struct log_slice *out,
+                             int64_t *next)
 {
-    *out = (struct log_slice){0};
     struct plan p = {0};
+    *next = -1;
     sys_mutex_lock(&log->lock);
     enum err e = plan_make(log, a, &p);
     sys_mutex_unlock(&log->lock);
     if (!e && p.file) { e = plan_run(log, a, &p, out); }
     if (e == ERR_IO) { e = log_device_error(log, e, "reading"); }
     if (!e && out->file) { note_hint(log, &p); }
+    bool is_behind_last = p.file && p.from.known && p.from.pos >= p.size;
+    if (!e && is_behind_last && !p.active && p.end > a->offset && p.end < a->offset_max) {
+        *next = p.end; /* a gap at the end: compaction or rot took its last records */
+    }
     plan_fini(&p);
     return e;
+}
+
+enum err log_read(struct log *log, const struct log_read_args *a, struct log_slice *out)
+{
+    struct log_read_args args = *a;
+    *out = (struct log_slice){0};
+    for (;;) { /* the offset rises each time */
+        int64_t next;
+        enum err e = read_segment(log, &args, out, &next);
+        if (e || next < 0) { return e; }
+        args.offset = next;
+    }
 }
 
 void log_slice_release(struct log_slice *s)

@@ -6,6 +6,7 @@
  * [REC-2] from there on every batch is read and its CRC checked.  [REC-3] what is invalid behind
  * the synced mark is a torn tail and is cut.  [REC-4] what is invalid before it is rot: kept,
  * noted, stepped over.  [REC-5] side files are never a reason to touch a data file.
+ * [REC-6] offsets that are missing between two segments behind the mark are a torn tail as well.
  *
  *      trusted          checked: rot            checked: torn tail
  *   |---------------|-----------------------|------------------------|
@@ -314,6 +315,19 @@ static void scan_start(const struct log *log, const struct log_recovery *r, uint
     }
 }
 
+/* The end of a segment can be lost without a trace (a size older than its content) while the next
+ * one survived. Behind the mark such a gap is a torn tail too: what follows it was written later
+ * and never acknowledged. Gaps before it were there when it was synced. */
+static bool tail_is_missing(const struct log *log, uint32_t i, int64_t next,
+                            const struct log_recovery *r) HOLDS(log->lock);
+static bool tail_is_missing(const struct log *log, uint32_t i, int64_t next,
+                            const struct log_recovery *r)
+{
+    if (!r->is_ours || i + 1 == log->segments_count) { return false; }
+    bool is_behind = !r->has_mark || (r->mark.base >= 0 && next >= r->mark.offset);
+    return is_behind && next < log->segments[i + 1].base;
+}
+
 static enum err recover_scan(struct log *log, struct log_recovery *r) HOLDS(log->lock);
 static enum err recover_scan(struct log *log, struct log_recovery *r)
 {
@@ -343,7 +357,7 @@ static enum err recover_scan(struct log *log, struct log_recovery *r)
             g->time_max = s.time_max;
             g->time_max_offset = s.time_max_offset;
         }
-        bool torn = e == ERR_CORRUPT;
+        bool torn = e == ERR_CORRUPT || (!e && tail_is_missing(log, i, s.next, r));
         if (torn) {
             g->end = s.next;
             e = cut_tail(log, i, s.pos, r);

@@ -6,6 +6,8 @@
  * stale or damaged is rebuilt from batch headers, and no data file suffers for it. */
 #include "log/log_int.h"
 
+#define PRODUCER_WINDOW_BYTES (256u << 10) /* read again before a snapshot */
+
 /* ---- headers of the whole log ---- */
 
 /* Where to begin to walk segment i for offset 'from': an index entry that its batch confirms. */
@@ -246,21 +248,70 @@ static enum err load_snapshot(struct log *log, int64_t *offset)
     }
 }
 
+/* The offset of the index entry at or before pos; 'none' when there is no such entry. */
+static enum err offset_near(struct log *log, uint32_t i, uint64_t pos, int64_t none, int64_t *out)
+    HOLDS(log->lock);
+static enum err offset_near(struct log *log, uint32_t i, uint64_t pos, int64_t none, int64_t *out)
+{
+    const struct segment *s = &log->segments[i];
+    struct index_entry n = {0, 0};
+    bool found = false;
+    enum err e = ERR_OK;
+    if (i + 1 == log->segments_count) {
+        found = index_find_pos(&log->warm->index, (uint32_t)pos, &n);
+    } else {
+        char path[LOG_PATH_SIZE];
+        struct sys_file *f = NULL;
+        log_path_segment(log, s->base, ".index", path);
+        e = sys_file_open(log->env->sys, path, SYS_READ, &f);
+        if (!e) { e = index_file_find_pos(f, (uint32_t)pos, &found, &n); }
+        sys_file_unref(f);
+    }
+    *out = found ? s->base + n.offset : none;
+    return e == ERR_NOTFOUND ? ERR_OK : e;
+}
+
+/* From where on batches before 'from' are read again for the windows of their producers. */
+static enum err window_begin(struct log *log, int64_t from, int64_t *out) HOLDS(log->lock);
+static enum err window_begin(struct log *log, int64_t from, int64_t *out)
+{
+    *out = log->segments[0].base;
+    if (from <= *out) { return ERR_OK; }
+    uint64_t left = PRODUCER_WINDOW_BYTES;
+    uint32_t i = log_find_segment(log, from - 1);
+    uint64_t end = from >= log->segments[i].end ? log->segments[i].size : scan_begin(log, i, from);
+    for (;; i--) {
+        bool is_last = i + 1 == log->segments_count;
+        int64_t next = is_last ? from : log->segments[i + 1].base;
+        if (next > from) { next = from; }
+        if (end > left) { return offset_near(log, i, end - left, next, out); }
+        if (i == 0) { return ERR_OK; }
+        left -= end;
+        end = log->segments[i - 1].size;
+    }
+}
+
+/* A snapshot knows the last batch of a producer only. Its sender may have five in flight and repeat
+ * the first, so the batches just before the snapshot are read again too. */
 enum err log_rebuild_producers(struct log *log)
 {
     struct log_warm *w = log->warm;
+    struct producers snapshot;
     producers_clear(&w->producers);
     w->producers_stale = true;
     int64_t from = 0;
     enum err e = load_snapshot(log, &from);
     if (e) { return log_device_error(log, e, "reading a producer snapshot"); }
+    snapshot = w->producers;
+    producers_init(&w->producers, snapshot.count_max);
+    if (snapshot.count > 0) { e = window_begin(log, from, &from); }
 #ifdef MUTANT_PRODUCERS_LOST
     from = log_leo(log);
 #endif
-    if (from < log_leo(log)) {
-        e = log_scan_headers(log, from, producer_visit, true);
-        if (e) { return e; }
-    }
+    if (!e && from < log_leo(log)) { e = log_scan_headers(log, from, producer_visit, true); }
+    if (!e) { e = producers_merge_older(&w->producers, &snapshot); }
+    producers_fini(&snapshot);
+    if (e) { return log_device_error(log, e, "reading producers"); }
     w->producers_stale = false;
     return ERR_OK;
 }
