@@ -280,6 +280,7 @@ static void on_fetched(struct actor *a, const struct pending *p, struct look *l)
     struct slice records = look_bytes(l, look_int(l, 4));
     CHECK(code == CODE_NONE && session == 0 && topics == 1 && partitions == 1);
     CHECK(index == p->partition && slice_eq_str(name, ACTOR_TOPIC));
+    a->last_code = partition_code;
     if (partition_code != CODE_NONE) {
         on_fetch_code(a, p, partition_code);
         return;

@@ -62,6 +62,7 @@ struct actor {
     bool is_auditing; /* from 0 to the high watermark, then done */
     bool is_done;
     uint64_t answers;
+    int16_t last_code; /* of a fetch */
 };
 
 void actor_init(struct actor *a, struct actor_world *w, enum actor_kind kind, uint32_t number);

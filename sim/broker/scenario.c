@@ -448,7 +448,10 @@ static void audit(struct scenario *s)
         a.is_auditing = true;
         uint64_t limit = sim_now_ns(s->sim) + PATIENCE_NS;
         while (!a.is_done) {
-            CHECKF(sim_now_ns(s->sim) < limit, "partition %u cannot be read to its end", p);
+            CHECKF(sim_now_ns(s->sim) < limit,
+                   "partition %u cannot be read to its end: at %" PRId64 " of %" PRId64 ", %" PRIu64
+                   " answers, the last with code %d",
+                   p, a.offset, ghost_hw(s->world.ghost, p), a.answers, a.last_code);
             turn(s, sim_now_ns(s->sim) + SYS_MS);
             actor_turn(&a);
         }
