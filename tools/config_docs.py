@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/CONFIGURATION.md from src/meta/config_table.c and tools/config_meanings.tsv.
+"""Writes docs/CONFIGURATION.md from src/meta/config_table.c.
 
     config_docs.py           write it
     config_docs.py --check   exit 1 if it is not what would be written
@@ -13,7 +13,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "src" / "meta" / "config_table.c"
-MEANINGS = ROOT / "tools" / "config_meanings.tsv"
 TARGET = ROOT / "docs" / "CONFIGURATION.md"
 LIMITS = {"INT32_MIN": -(1 << 31), "INT32_MAX": (1 << 31) - 1, "INT64_MIN": -(1 << 63), "INT64_MAX": (1 << 63) - 1}
 WIDE = {LIMITS["INT32_MIN"], LIMITS["INT32_MAX"], LIMITS["INT64_MIN"], LIMITS["INT64_MAX"]}
@@ -32,8 +31,7 @@ A key is set, in this order of precedence:
 4. by default.
 
 `barnabas serve` warns about keys that it does not know, and refuses wrong values with file, line and what was expected
-(exit code 2). A key marked *later* is accepted, checked and described, and has no effect yet; one marked *no effect*
-is accepted because Kafka's files have it.
+(exit code 2). A key without effect is accepted, checked and described all the same.
 """
 
 TOPIC_HEAD = """
@@ -64,7 +62,7 @@ def parse_table(text):
 
 def parse_item(item):
     def field(name):
-        match = re.search(r"\.%s = (\"(?:[^\"\\]|\\.)*\"(?:\s*\"[^\"]*\")*|[\w-]+)" % name, item)
+        match = re.search(r"\.%s =\s*(\"(?:[^\"\\]|\\.)*\"(?:\s*\"[^\"]*\")*|[\w-]+)" % name, item)
         if not match or match.group(1) == "NULL":
             return None
         value = match.group(1)
@@ -76,6 +74,7 @@ def parse_item(item):
 
     return {
         "name": field("name"),
+        "doc": field("doc"),
         "type": field("type").removeprefix("CONFIG_").lower(),
         "default": field("default_value"),
         "min": number("min"),
@@ -84,20 +83,6 @@ def parse_item(item):
         "change": {"CONFIG_CLUSTER_WIDE": "cluster", "CONFIG_PER_BROKER": "broker"}.get(field("update"), "restart"),
         "synonyms": [(name, int(scale)) for name, scale in re.findall(r'\{"([\w.]+)", (\d+)\}', item)],
     }
-
-
-def parse_meanings():
-    found = {}
-    for number, line in enumerate(MEANINGS.read_text().splitlines(), 1):
-        if not line or line.startswith("#"):
-            continue
-        words = line.split("\t")
-        if len(words) not in (2, 3) or words[2:] not in ([], ["later"], ["none"]):
-            raise SystemExit(f"{MEANINGS.name}:{number}: expected key, meaning and perhaps 'later' or 'none'")
-        if words[0] in found:
-            raise SystemExit(f"{MEANINGS.name}:{number}: {words[0]} is there twice")
-        found[words[0]] = (words[1], words[2] if len(words) == 3 else "")
-    return found
 
 
 def read_keys():
@@ -131,36 +116,26 @@ def document():
     topics, brokers = [], []
     for table, key in parse_table(TABLE.read_text()):
         (topics if table == "topic_defs" else brokers).append(key)
-    meanings, used = parse_meanings(), read_keys()
-    unknown = set(meanings) - {key["name"] for key in topics + brokers}
-    if unknown:
-        raise SystemExit("%s: no such key: %s" % (MEANINGS.name, ", ".join(sorted(unknown))))
-    default_of = {}
-    for key in topics:
-        for name, _ in key["synonyms"]:
-            default_of[name] = key["name"]
+    used = read_keys()
+    default_of = {name: key["name"] for key in topics for name, _ in key["synonyms"]}
 
-    def meaning(name, is_topic):
-        own = not is_topic and name in default_of
-        source = default_of[name] if own else name
-        if source not in meanings:
-            raise SystemExit(f"{MEANINGS.name}: {name} has no meaning")
-        text, state = meanings[source]
-        if not state and source not in used:
-            raise SystemExit(f"{MEANINGS.name}: nobody reads {source}: mark it 'later' or 'none'")
-        if own:
-            text = "For topics that do not set it" if source == name else f"`{source}` of topics that do not set it"
-        return {"": "", "later": "*later.* ", "none": "*no effect.* "}[state] + text
+    def meaning(key, is_topic):
+        name = key["name"] if is_topic else default_of.get(key["name"], key["name"])
+        if not key["doc"]:
+            raise SystemExit(f"{TABLE.name}: {key['name']} has no doc")
+        if "no effect" not in key["doc"].lower() and name not in used:
+            raise SystemExit(f"{TABLE.name}: nobody reads {key['name']}: its doc must say that it has no effect")
+        return key["doc"].replace("|", "\\|")
 
     text = INTRO + TOPIC_HEAD
     for key in topics:
         broker = ", ".join("`%s`%s" % (name, UNITS[scale]) for name, scale in key["synonyms"])
         text += "| %s | %s | %s | %s | %s | %s |\n" % (
-            key["name"], key["type"], shown(key["default"]), allowed(key), broker, meaning(key["name"], True))
+            key["name"], key["type"], shown(key["default"]), allowed(key), broker, meaning(key, True))
     text += BROKER_HEAD
     for key in brokers:
         text += "| %s | %s | %s | %s | %s | %s |\n" % (
-            key["name"], key["type"], shown(key["default"]), allowed(key), key["change"], meaning(key["name"], False))
+            key["name"], key["type"], shown(key["default"]), allowed(key), key["change"], meaning(key, False))
     return text
 
 

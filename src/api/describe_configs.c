@@ -48,18 +48,6 @@ static bool add_synonyms(const struct describing *d, const struct config_def *de
     return true;
 }
 
-/* What there is to say about a key, made from its definition. */
-static const char *document(const struct config_def *def, struct arena *a)
-{
-    const char *fallback = def->synonyms[0].name;
-    const char *text = arena_printf(
-        a, "%s%s%s%s%s%s", def->is_topic ? "A topic's own value." : "A broker's value.",
-        fallback ? " Without one the broker's " : "", fallback ? fallback : "",
-        fallback ? " holds." : "", def->valid ? " Allowed: " : "", def->valid ? def->valid : "");
-    if (!text || def->min > def->max) { return text; }
-    return arena_printf(a, "%s From %" PRId64 " to %" PRId64 ".", text, def->min, def->max);
-}
-
 static bool describe_one(const struct describing *d, const struct config_def *def,
                          struct describe_configs_response_describe_configs_resource_result *out)
 {
@@ -81,7 +69,7 @@ static bool describe_one(const struct describing *d, const struct config_def *de
     out->read_only = !def->is_topic && def->update == CONFIG_READ_ONLY;
     out->config_source = (int8_t)v.source;
     out->config_type = (int8_t)def->type;
-    out->documentation = d->with_documentation ? slice_str(document(def, a)) : SLICE_NULL;
+    out->documentation = d->with_documentation ? slice_str(def->doc) : SLICE_NULL;
     return !d->with_synonyms || add_synonyms(d, def, out);
 }
 

@@ -347,6 +347,26 @@ static enum err default_threads(struct broker *b)
     return config_set_put(set, slice_str("num.network.threads"), slice_str(text));
 }
 
+/* broker.id is the older name of node.id: files of ZooKeeper's time have it alone, others both. */
+static enum err broker_take_id(struct broker *b, char *message)
+{
+    struct config_set *set = b->options.statics;
+    struct config_scope scope = broker_scope(b);
+    const char *node = config_set_get(set, "node.id"), *old = config_set_get(set, "broker.id");
+    if (node && old && strcmp(node, old) != 0) {
+        snprintf(message, BROKER_MESSAGE_SIZE,
+                 "broker.id: expected %s as in node.id, or nothing, found %s", node, old);
+        return ERR_INVALID;
+    }
+    int64_t id = config_broker_i64(&scope, old ? "broker.id" : "node.id");
+    if (id < 0) {
+        snprintf(message, BROKER_MESSAGE_SIZE, "broker.id: expected 0 or more, found %s", old);
+        return ERR_INVALID;
+    }
+    b->node_id = (int32_t)id;
+    return ERR_OK;
+}
+
 enum err broker_start(const struct broker_options *options, struct broker **out,
                       char message[BROKER_MESSAGE_SIZE])
 {
@@ -364,8 +384,8 @@ enum err broker_start(const struct broker_options *options, struct broker **out,
     b->start_ns = sys_mono_ns(options->sys);
     meta_publisher_init(&b->publisher, empty);
     struct config_scope scope = broker_scope(b);
-    b->node_id = (int32_t)config_broker_i64(&scope, "node.id");
-    enum err e = default_threads(b);
+    enum err e = broker_take_id(b, message);
+    if (!e) { e = default_threads(b); }
     if (!e) { e = listeners_parse(&scope, &b->listeners, message); }
     if (!e) { e = start_all(b, message); }
     if (e) {

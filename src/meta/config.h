@@ -46,6 +46,7 @@ struct config_synonym {
 
 struct config_def {
     const char *name;
+    const char *doc; /* a sentence for DescribeConfigs and docs/CONFIGURATION.md */
     enum config_type type;
     const char *default_value; /* NULL: null */
     int64_t min, max; /* of numbers; min > max: no limit */

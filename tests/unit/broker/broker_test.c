@@ -140,6 +140,23 @@ static void test_a_directory_of_another_node_is_refused(void **state)
     refuse(f, "belongs to node.id 1");
 }
 
+static void test_the_older_name_of_the_node_id_counts_alone_or_alike(void **state)
+{
+    struct fixture *f = *state;
+    struct logdir_identity found;
+    put(f, "broker.id", "7");
+    broker_stop(start_well(f), 1000);
+    identity(f, "data", &found);
+    assert_int_equal(found.node_id, 7);
+    put(f, "node.id", "7");
+    broker_stop(start_well(f), 1000);
+    put(f, "node.id", "8");
+    refuse(f, "expected 8 as in node.id");
+    put(f, "node.id", "-1");
+    put(f, "broker.id", "-1");
+    refuse(f, "expected 0 or more");
+}
+
 static void test_directories_of_two_clusters_are_refused(void **state)
 {
     struct fixture *f = *state;
@@ -235,6 +252,7 @@ int main(void)
         CASE(test_a_directory_serves_one_broker),
         CASE(test_a_port_in_use_is_said),
         CASE(test_a_directory_of_another_node_is_refused),
+        CASE(test_the_older_name_of_the_node_id_counts_alone_or_alike),
         CASE(test_directories_of_two_clusters_are_refused),
         CASE(test_a_new_directory_joins_the_cluster_of_the_others),
         CASE(test_wrong_settings_are_said),

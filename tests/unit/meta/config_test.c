@@ -42,6 +42,9 @@ static void check_table(const struct config_def *defs, size_t count, bool is_top
             assert_false(def_of(d->synonyms[s].name, false)->is_topic);
             assert_true(d->synonyms[s].scale > 0);
         }
+        if (!d->doc || strlen(d->doc) < 20 || d->doc[strlen(d->doc) - 1] != '.') {
+            fail_msg("%s has no sentence about itself", d->name);
+        }
     }
 }
 
