@@ -10,6 +10,7 @@ Logs:    a directory under TEST_TMP (else the system's); removed at the end unle
          class failed, then kept and named."""
 
 import atexit
+import fcntl
 import json
 import os
 import random
@@ -49,6 +50,22 @@ def python_packages():
     return os.path.join(CACHE, "py%d.%d" % sys.version_info[:2])
 
 
+def need_packages(*requirements):
+    """Client libraries from PyPI, pinned, installed once; makes them importable."""
+    folder = python_packages()
+    os.makedirs(folder, exist_ok=True)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    with open(os.path.join(folder, ".lock"), "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for requirement in requirements:
+            name, _, version = requirement.partition("==")
+            info = f"{name.replace('-', '_')}-{version}.dist-info"
+            if not os.path.isdir(os.path.join(folder, info)):
+                run([sys.executable, "-m", "pip", "install", "-q", "--upgrade", "--no-deps",
+                     "--target", folder, requirement], 300)
+
+
 def scratch(prefix):
     return tempfile.mkdtemp(prefix=prefix, dir=os.environ.get("TEST_TMP"))
 
@@ -77,6 +94,8 @@ RUNNING = []  # processes that a test started; none outlives this one
 
 @atexit.register
 def kill_the_rest():
+    if Java.shared is not None:
+        Java.shared.close()
     for process in RUNNING:
         if process.poll() is None:
             process.kill()
@@ -368,6 +387,13 @@ def java_classes():
     files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(source)
                    for name in names if name.endswith(".java"))
     target = os.path.join(CACHE, "interop-java")
+    with open(target + ".lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        compile_java(files, target)
+    return target
+
+
+def compile_java(files, target):
     stamp = os.path.join(target, ".stamp")
     newest = max(os.path.getmtime(name) for name in files)
     if not os.path.exists(stamp) or os.path.getmtime(stamp) < newest:
@@ -376,7 +402,6 @@ def java_classes():
         run(["javac", "-nowarn", "-d", target, "-cp", peer.classpath(), *files], 300)
         with open(stamp, "w", encoding="ascii"):
             pass
-    return target
 
 
 def tool(main_class, *args, limit_s=90):
