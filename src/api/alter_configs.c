@@ -26,8 +26,7 @@ struct alterations {
     size_t count;
 };
 
-/* ---- the answer
- * ------------------------------------------------------------------------------------------ */
+/* ---- the answer ---- */
 
 static enum kafka_error result_error(const struct controller_mutation *m, bool is_late)
 {
@@ -106,9 +105,7 @@ static enum net_verdict alter_answer(struct api *api, const struct api_reply *re
     return api_answer_end(reply, &w, e);
 }
 
-/* ---- checks
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- checks ---- */
 
 static void refuse(struct alteration *r, enum kafka_error error, const char *message)
 {
@@ -186,8 +183,7 @@ static void check_keys(struct alteration *r, const struct controller_config *con
     }
 }
 
-/* ---- the two requests
- * ------------------------------------------------------------------------------------------ */
+/* ---- the two requests ---- */
 
 /* One resource's alterations as a mutation; configs is in the arena. */
 static void add_mutation(struct alterations *c, size_t index, struct controller_mutation *mutations,

@@ -87,8 +87,7 @@ static inline struct config_scope api_scope(const struct api *api, const struct 
     return (struct config_scope){api->options.statics, image, api->options.node_id};
 }
 
-/* ---- handlers, one file each
- * ------------------------------------------------------------------------ */
+/* ---- handlers, one file each ---- */
 
 api_handler api_produce, api_fetch, api_list_offsets, api_metadata, api_find_coordinator,
     api_api_versions, api_create_topics, api_delete_topics, api_delete_records,
@@ -101,8 +100,7 @@ api_handler api_produce, api_fetch, api_list_offsets, api_metadata, api_find_coo
 size_t api_handlers_count(void);
 const struct wire_api *api_handler_at(size_t index);
 
-/* ---- shared by several files
- * ------------------------------------------------------------------------- */
+/* ---- shared by several files ---- */
 
 /* Compression contexts; any thread. NULL without memory; give accepts NULL. */
 struct codec_scratch *api_scratch_take(struct api *api);

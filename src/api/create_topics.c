@@ -32,9 +32,7 @@ static void refuse(struct create_topic *t, enum kafka_error error, const char *m
     t->message = message;
 }
 
-/* ---- checks
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- checks ---- */
 
 /* A name that stands twice is answered once. */
 static bool is_asked_before(const struct create_topics *c, size_t index)
@@ -189,9 +187,7 @@ static void check_topic(struct api_call *call, struct create_topics *c, struct c
     if (!t->error) { t->mutation = c->mutations_count++; }
 }
 
-/* ---- the answer
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- the answer ---- */
 
 static enum kafka_error mutation_error(const struct controller_mutation *m, bool is_late)
 {

@@ -60,8 +60,7 @@ static api_handler *handler_find(int16_t key)
     return NULL;
 }
 
-/* ---- answering
- * ----------------------------------------------------------------------------------------- */
+/* ---- answering ---- */
 
 void api_answer_begin(const struct api_reply *reply, struct wire_writer *w)
 {
@@ -92,8 +91,7 @@ void api_answer_later(const struct api_reply *reply, struct wire_writer *w, enum
     net_answer_later(reply->req);
 }
 
-/* ---- dispatch
- * ------------------------------------------------------------------------------------------- */
+/* ---- dispatch ---- */
 
 /* A version of ApiVersions that we do not know is answered in version 0 with the ranges that we do,
  * KIP-511. */
@@ -150,9 +148,7 @@ static void api_on_drop(void *ctx, struct net_request *req)
     if (parked->drop) { parked->drop(parked); }
 }
 
-/* ---- life
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- life ---- */
 
 enum err api_create(const struct api_options *options, struct api **out)
 {
@@ -196,8 +192,7 @@ const struct net_api *api_table(struct api *api)
     return &api->table;
 }
 
-/* ---- shared look-ups
- * ----------------------------------------------------------------------------------------- */
+/* ---- shared look-ups ---- */
 
 enum kafka_error api_partition_error(const struct partition *p)
 {

@@ -41,9 +41,7 @@ struct fetch_state {
     struct delayed_fetch delayed;
 };
 
-/* ---- reading
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- reading ---- */
 
 static void part_reset(struct fetch_part *part)
 {
@@ -183,9 +181,7 @@ static bool fetch_read(struct api_call *call, struct fetch_state *s, bool may_bl
     return false;
 }
 
-/* ---- the answer
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- the answer ---- */
 
 static void part_encode(const struct fetch_state *s, const struct fetch_part *part,
                         struct fetch_response_partition_data *out)
@@ -299,9 +295,7 @@ static enum net_verdict fetch_answer(struct fetch_state *s)
     return e ? NET_CLOSE : NET_ANSWERED;
 }
 
-/* ---- waiting
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- waiting ---- */
 
 static void fetch_done(struct delayed_fetch *d, enum purg_reason reason)
 {
@@ -375,9 +369,7 @@ static void fetch_dropped(struct api_parked *parked)
     fetch_drop(CONTAINER_OF(parked, struct fetch_state, parked), true);
 }
 
-/* ---- the request
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- the request ---- */
 
 /* An error of the session: no partitions. */
 static enum net_verdict answer_session_error(struct api_call *call, enum kafka_error error)

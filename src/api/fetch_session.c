@@ -96,8 +96,7 @@ size_t fetch_sessions_count(struct fetch_sessions *s)
     return count;
 }
 
-/* ---- changing a session
- * ------------------------------------------------------------------------------- */
+/* ---- changing a session ---- */
 
 static bool session_put(struct fetch_session *s, const struct fetch_want *want)
 {
@@ -164,8 +163,7 @@ static bool session_take_topics(struct fetch_session *s, const struct fetch_requ
     return true;
 }
 
-/* ---- listing what is wanted
- * ----------------------------------------------------------------------------- */
+/* ---- listing what is wanted ---- */
 
 /* Copies a want; its name is shared with the one before when it is the same. */
 static bool context_add(struct fetch_context *out, const struct fetch_want *want,
@@ -217,9 +215,7 @@ static bool context_from_session(struct fetch_context *out, struct fetch_session
     return true;
 }
 
-/* ---- begin
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- begin ---- */
 
 /* Room for one more: a session that nobody used for long makes it. */
 static bool sessions_make_room(struct fetch_sessions *all, uint64_t now_ns)
@@ -313,9 +309,7 @@ enum kafka_error fetch_session_begin(struct fetch_sessions *s, const struct fetc
     return error;
 }
 
-/* ---- sent
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- sent ---- */
 
 bool fetch_session_sent(struct fetch_sessions *all, const struct fetch_context *context,
                         const struct fetch_want *want, const struct fetch_sent *sent)

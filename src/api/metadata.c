@@ -9,8 +9,7 @@
 #define METADATA_CLUSTER_OPERATIONS 8096
 #define METADATA_TOPIC_OPERATIONS 3576
 
-/* ---- brokers
- * --------------------------------------------------------------------------------------------- */
+/* ---- brokers ---- */
 
 struct brokers_walk {
     struct metadata_response *m;
@@ -27,9 +26,7 @@ static bool add_broker(void *ctx, const struct meta_broker *b)
     return true;
 }
 
-/* ---- topics
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- topics ---- */
 
 struct partitions_walk {
     struct metadata_response_metadata_response_topic *t;
@@ -139,8 +136,7 @@ static bool add_asked_topics(struct topics_walk *w, const struct metadata_reques
     return true;
 }
 
-/* ---- the answer
- * ------------------------------------------------------------------------------------------- */
+/* ---- the answer ---- */
 
 static enum net_verdict metadata_answer(struct api *api, const struct api_reply *reply,
                                         const struct metadata_request *q,
@@ -181,8 +177,7 @@ static enum net_verdict metadata_answer(struct api *api, const struct api_reply 
     return api_answer_end(reply, &writer, e);
 }
 
-/* ---- auto creation
- * ------------------------------------------------------------------------------------------- */
+/* ---- auto creation ---- */
 
 static enum net_verdict metadata_created(struct api *api, const struct api_reply *reply, void *ctx,
                                          const struct controller_mutation *mutations, size_t count,

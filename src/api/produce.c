@@ -174,8 +174,7 @@ static bool produce_append(struct api_call *call, struct produce_part *part, str
     return true;
 }
 
-/* ---- the answer
- * ------------------------------------------------------------------------------------------ */
+/* ---- the answer ---- */
 
 static void part_encode(const struct produce_part *part, int16_t version, struct arena *arena,
                         struct produce_response_partition_produce_response *out)
@@ -256,8 +255,7 @@ static enum net_verdict produce_answer(struct produce_state *s)
     return api_answer_end(&s->reply, &w, e);
 }
 
-/* ---- waiting for acknowledgement
- * ----------------------------------------------------------------------- */
+/* ---- waiting for acknowledgement ---- */
 
 /* What an append is told that will not be acknowledged here. */
 static enum kafka_error unacked_error(const struct partition *p, enum purg_reason reason)
@@ -363,8 +361,7 @@ static void produce_dropped(struct api_parked *parked)
     produce_drop_partitions(s);
 }
 
-/* ---- the request
- * ------------------------------------------------------------------------------------------ */
+/* ---- the request ---- */
 
 static struct produce_state *produce_state_make(struct api_call *call,
                                                 const struct produce_request *m)

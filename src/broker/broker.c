@@ -35,8 +35,7 @@ static struct config_scope broker_scope(const struct broker *b)
     return (struct config_scope){b->options.statics, NULL, b->node_id};
 }
 
-/* ---- identity
- * ------------------------------------------------------------------------------------------ */
+/* ---- identity ---- */
 
 static enum err broker_take_dirs(struct broker *b, char *message)
 {
@@ -95,8 +94,7 @@ static enum err broker_take_cluster_id(struct broker *b, char *message)
     return ERR_OK;
 }
 
-/* ---- the controller's hooks
- * ------------------------------------------------------------------------------- */
+/* ---- the controller's hooks ---- */
 
 static enum err on_partitions_added(void *ctx, const struct meta_image *next,
                                     const struct meta_topic *topic, int32_t from)
@@ -162,9 +160,7 @@ static void on_config_changed(void *ctx, const struct meta_image *image, enum me
     }
 }
 
-/* ---- start
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- start ---- */
 
 static enum log_flush_policy flush_policy_of(const char *text)
 {
@@ -412,9 +408,7 @@ enum err broker_start(const struct broker_options *options, struct broker **out,
     return ERR_OK;
 }
 
-/* ---- stop
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- stop ---- */
 
 void broker_stop(struct broker *b, uint64_t drain_ms)
 {

@@ -21,8 +21,7 @@ struct controller {
     int64_t broker_epoch;
 };
 
-/* ---- one round
- * ---------------------------------------------------------------------------------------- */
+/* ---- one round ---- */
 
 /* What a round will do after its sync, in order. */
 struct round_effect {
@@ -223,9 +222,7 @@ static uint64_t controller_step(void *ctx, uint64_t now_ns)
     return SYS_NEVER;
 }
 
-/* ---- life
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- life ---- */
 
 enum err controller_create(const struct controller_options *options, struct controller **out)
 {

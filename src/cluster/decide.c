@@ -9,8 +9,7 @@
 #define DECIDE_BYTES_MAX ((size_t)60 << 20)
 #define DECIDE_VALUE_SIZE_MAX 65536
 
-/* ---- the growing image
- * ----------------------------------------------------------------------------- */
+/* ---- the growing image ---- */
 
 enum err deciding_init(struct deciding *d, struct meta_image *image, struct sys *sys,
                        int32_t node_id, int64_t broker_epoch, const struct config_set *statics)
@@ -78,8 +77,7 @@ static enum err deciding_add(struct deciding *d, size_t from)
     return ERR_OK;
 }
 
-/* ---- topics
- * ------------------------------------------------------------------------------------------- */
+/* ---- topics ---- */
 
 struct meta_topic *controller_topic_ref(const struct meta_topic *topic)
 {
@@ -177,8 +175,7 @@ static enum err decide_create_partitions(struct deciding *d, struct controller_m
     return decide_partitions(d, m->id, from, m->partitions_count);
 }
 
-/* ---- configurations
- * ------------------------------------------------------------------------------------ */
+/* ---- configurations ---- */
 
 /* Whether the comma-separated list holds the element. */
 static bool list_has(const char *list, struct slice element)

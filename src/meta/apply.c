@@ -49,8 +49,7 @@ static struct slice uuid_slice(const struct uuid *u)
     return slice_of(u->b, sizeof u->b);
 }
 
-/* ---- topics and partitions
- * ------------------------------------------------------------------------- */
+/* ---- topics and partitions ---- */
 
 /* Shows the topic under both keys, [META-1]; takes over the reference. */
 static enum err image_put_topic(struct meta_image *image, struct meta_topic *topic)
@@ -232,8 +231,7 @@ static enum err apply_remove_topic(struct meta_image *image, struct wire_reader 
     return e;
 }
 
-/* ---- configurations, features, ids
- * ------------------------------------------------------------------ */
+/* ---- configurations, features, ids ---- */
 
 /* Takes the text over as a value. */
 static enum err root_put_text(struct tree_node **root, struct slice key, struct slice text)
@@ -293,8 +291,7 @@ static enum err apply_producer_ids(struct meta_image *image, struct wire_reader 
     return ERR_OK;
 }
 
-/* ---- brokers
- * ------------------------------------------------------------------------------------------ */
+/* ---- brokers ---- */
 
 static struct meta_broker *broker_make(const struct register_broker_record *m)
 {
@@ -357,8 +354,7 @@ static enum err apply_no_op(struct meta_image *image, struct wire_reader *r, int
     return no_op_record_decode(r, version, a, &m);
 }
 
-/* ---- dispatch
- * ------------------------------------------------------------------------------------------ */
+/* ---- dispatch ---- */
 
 static const struct {
     uint32_t key;

@@ -6,8 +6,7 @@
 
 #include <stdio.h>
 
-/* ---- values
- * -------------------------------------------------------------------------------------- */
+/* ---- values ---- */
 
 static void partition_ref(void *value)
 {
@@ -87,8 +86,7 @@ void meta_broker_unref(void *value)
 
 const struct tree_type meta_broker_type = {broker_ref, meta_broker_unref};
 
-/* ---- images
- * -------------------------------------------------------------------------------------- */
+/* ---- images ---- */
 
 struct meta_image *meta_create(void)
 {
@@ -198,8 +196,7 @@ const char *meta_config(const struct meta_image *image, enum meta_resource type,
     return c ? c->value : NULL;
 }
 
-/* ---- walks
- * --------------------------------------------------------------------------------------- */
+/* ---- walks ---- */
 
 struct visit_topic {
     bool (*visit)(void *ctx, const struct meta_topic *topic);
@@ -280,8 +277,7 @@ void meta_each_config(const struct meta_image *image, enum meta_resource type, s
     tree_each(image->configs, prefix, on_config, &(struct visit_config){visit, ctx, prefix});
 }
 
-/* ---- publication
- * --------------------------------------------------------------------------------- */
+/* ---- publication ---- */
 
 void meta_publisher_init(struct meta_publisher *p, struct meta_image *image) NO_THREAD_SAFETY
 {

@@ -129,8 +129,7 @@ NODISCARD enum err meta_apply(struct meta_image **image, struct slice record, in
 NODISCARD enum err meta_dump(const struct meta_image *image,
                              enum err (*emit)(void *ctx, struct slice record), void *ctx);
 
-/* ---- publication
- * ---------------------------------------------------------------------------------- */
+/* ---- publication ---- */
 
 /* The newest image, for all tasks. The controller publishes, anybody looks. */
 struct meta_publisher {

@@ -37,8 +37,7 @@ static enum err journal_path(const struct journal *j, char path[JOURNAL_PATH_SIZ
     return n < 0 || n >= JOURNAL_PATH_SIZE ? ERR_LIMIT : ERR_OK;
 }
 
-/* ---- replay
- * ---------------------------------------------------------------------------------------- */
+/* ---- replay ---- */
 
 /* Files of the directory by kind. */
 struct journal_files {
@@ -314,8 +313,7 @@ void journal_close(struct journal *j)
     mem_free(j);
 }
 
-/* ---- append
- * ------------------------------------------------------------------------------------------- */
+/* ---- append ---- */
 
 /* Encodes records as one batch at base_offset into j->buf. */
 static enum err journal_encode(struct journal *j, const struct slice *records, size_t count,
@@ -361,8 +359,7 @@ enum err journal_append(struct journal *j, const struct slice *records, size_t r
     return ERR_OK;
 }
 
-/* ---- snapshot
- * ------------------------------------------------------------------------------------------ */
+/* ---- snapshot ---- */
 
 bool journal_wants_snapshot(const struct journal *j)
 {

@@ -138,8 +138,7 @@ enum err record_feature(struct wire_buf *buf, struct slice name, int16_t level)
     return frame_end(&w, feature_level_record_encode(&w, 0, &m));
 }
 
-/* ---- dump
- * ------------------------------------------------------------------------------------------- */
+/* ---- dump ---- */
 
 struct dump {
     struct wire_buf buf;

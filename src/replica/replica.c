@@ -30,8 +30,7 @@ static struct slice table_key(struct uuid id, int32_t index, uint8_t buf[PARTITI
     return slice_of(buf, PARTITION_KEY_SIZE);
 }
 
-/* ---- partitions
- * ------------------------------------------------------------------------------------ */
+/* ---- partitions ---- */
 
 struct partition *partition_ref(struct partition *p)
 {
@@ -151,8 +150,7 @@ static void on_offline(void *ctx, struct logdir *dir, enum err cause)
               logdir_path(dir), err_name(cause), w.count);
 }
 
-/* ---- life
- * ------------------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 enum err replica_create(const struct replica_options *options, struct replica_manager **out)
 {
@@ -350,8 +348,7 @@ enum err replica_load(struct replica_manager *m, const struct meta_image *image)
     return w.err;
 }
 
-/* ---- removal
- * ------------------------------------------------------------------------------------------ */
+/* ---- removal ---- */
 
 static struct partition *table_take(struct replica_manager *m, struct uuid id, int32_t index)
 {
@@ -410,8 +407,7 @@ void replica_remove_topic(struct replica_manager *m, const struct meta_topic *to
     mem_free(gone);
 }
 
-/* ---- walks
- * ---------------------------------------------------------------------------------------------- */
+/* ---- walks ---- */
 
 void replica_each(struct replica_manager *m, void (*visit)(void *ctx, struct partition *p),
                   void *ctx)
@@ -496,8 +492,7 @@ void replica_destroy(struct replica_manager *m, bool is_clean, int64_t broker_ep
     mem_free(m);
 }
 
-/* ---- shared parts
- * ----------------------------------------------------------------------------------------- */
+/* ---- shared parts ---- */
 
 size_t replica_partitions_count(struct replica_manager *m)
 {

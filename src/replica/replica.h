@@ -55,8 +55,7 @@ struct replica_counters {
     _Atomic uint64_t produce_failed, fetch_failed;
 };
 
-/* ---- life
- * ----------------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 NODISCARD enum err replica_create(const struct replica_options *options,
                                   struct replica_manager **out);
@@ -74,8 +73,7 @@ void replica_flush(struct replica_manager *m);
 /* BLOCKS. Closes the directories: clean leaves manifest and marker. No request may run any more. */
 void replica_destroy(struct replica_manager *m, bool is_clean, int64_t broker_epoch);
 
-/* ---- the controller's hooks
- * ----------------------------------------------------------------------- */
+/* ---- the controller's hooks ---- */
 
 NODISCARD enum err replica_add_partitions(struct replica_manager *m, const struct meta_image *next,
                                           const struct meta_topic *topic, int32_t from);
@@ -84,8 +82,7 @@ void replica_remove_topic(struct replica_manager *m, const struct meta_topic *to
 void replica_config_changed(struct replica_manager *m, const struct meta_image *image,
                             enum meta_resource type, struct slice name);
 
-/* ---- partitions
- * ------------------------------------------------------------------------------------ */
+/* ---- partitions ---- */
 
 /* A reference, or NULL. */
 struct partition *replica_find(struct replica_manager *m, struct uuid topic_id, int32_t index);
@@ -134,8 +131,7 @@ void partition_advance(struct partition *p, struct purg_owner *self);
 /* The log start moved or the state changed: whoever waits looks again. */
 void partition_check(struct partition *p, struct purg_owner *self);
 
-/* ---- shared parts for api/
- * ------------------------------------------------------------------------- */
+/* ---- shared parts for api/ ---- */
 
 struct purgatory *replica_produce_purgatory(struct replica_manager *m);
 struct purgatory *replica_fetch_purgatory(struct replica_manager *m);

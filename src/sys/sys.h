@@ -1,13 +1,15 @@
 /* sys.h - the operating system as Barnabas sees it: clock, entropy, files, streams, tasks, locks.
  *
- * Place:     floor 0, above base. The only room that calls the OS. This header has two
- * implementations that are chosen at link time: src/sys/ (POSIX and Linux) and sim/ (a simulated
- * machine: virtual time, disk that crashes, seeded scheduler). So nothing here shows a descriptor,
- * a pthread type or errno. Thread:    each function says who may call it; "any" means from any
- * task. Waiting:   what surely does not wait (append to the page cache, probe, warm read,
- * non-blocking socket calls) is a direct call. Calls marked BLOCKS may wait for a device: only
- * tasks that exist for it (flusher, reader, handler, start-up) make them. Failure:   every failure
- * is an enum err; errno is mapped in one place. ERR_IO means the device is not to be trusted again.
+ * Place:    floor 0, above base. The only room that calls the OS. This header has two
+ *           implementations that are chosen at link time: src/sys/ (POSIX and Linux) and sim/ (a
+ *           simulated machine: virtual time, disk that crashes, seeded scheduler). So nothing here
+ *           shows a descriptor, a pthread type or errno.
+ * Thread:   each function says who may call it; "any" means from any task.
+ * Waiting:  what surely does not wait (append to the page cache, probe, warm read, non-blocking
+ *           socket calls) is a direct call. Calls marked BLOCKS may wait for a device: only tasks
+ *           that exist for it (flusher, reader, handler, start-up) make them.
+ * Failure:  every failure is an enum err; errno is mapped in one place. ERR_IO means the device is
+ *           not to be trusted again.
  */
 #ifndef SYS_SYS_H
 #define SYS_SYS_H
@@ -30,8 +32,7 @@ struct sys; /* one process's view of its machine */
 struct sys *sys_create(void);
 void sys_destroy(struct sys *sys); /* after every task, file and stream is gone; accepts NULL */
 
-/* ---- clock, entropy
- * ------------------------------------------------------------------------------------------- */
+/* ---- clock, entropy ---- */
 
 uint64_t sys_mono_ns(struct sys *sys); /* any. Monotonic; never mixed with wall time */
 int64_t sys_wall_ms(struct sys *sys); /* any. Unix time */

@@ -1,4 +1,5 @@
-/* tree_test.c - the persistent map against a plain array, and old versions that stay as they were. */
+/* tree_test.c - the persistent map against a plain array, and old versions that stay as they were.
+ */
 #include "base/check.h"
 #include "base/map.h"
 #include "base/mem.h"
@@ -98,8 +99,8 @@ static void test_every_version_keeps_its_content(void **state)
         int k = (int)(seed % KEYS);
         struct tree_node *next;
         if (seed >> 32 & 1) {
-            assert_int_equal(
-                tree_put(&cell_type, root, key_of(k, buf), cell_make(step + 1), &next), ERR_OK);
+            assert_int_equal(tree_put(&cell_type, root, key_of(k, buf), cell_make(step + 1), &next),
+                             ERR_OK);
             model[k] = step + 1;
         } else {
             assert_int_equal(tree_remove(&cell_type, root, key_of(k, buf), &next), ERR_OK);
@@ -111,7 +112,8 @@ static void test_every_version_keeps_its_content(void **state)
         memcpy(models[slot], model, sizeof model);
         root = next;
         if (step % 250 == 249) { check_version(root, model); }
-        /* versions[slot] is the tree before this step; it must equal the model of the step before. */
+        /* versions[slot] is the tree before this step; it must equal the model of the step before.
+         */
         if (step % 333 == 332) {
             check_version(versions[slot], models[(step + VERSIONS - 1) % VERSIONS]);
         }
