@@ -185,6 +185,13 @@ static inline int fx_setup(void **state)
 
 /* ---- the client */
 
+static inline const struct wire_api *fx_api(int16_t key)
+{
+    const struct wire_api *api = wire_api_find(key);
+    CHECK(api != NULL);
+    return api;
+}
+
 static inline const struct wire_message *fx_message(int16_t key, enum wire_message_kind kind)
 {
     for (size_t i = 0; i < wire_messages_count; i++) {
@@ -192,8 +199,7 @@ static inline const struct wire_message *fx_message(int16_t key, enum wire_messa
             return &wire_messages[i];
         }
     }
-    fail_msg("no message of API %d", key);
-    return NULL;
+    CHECKF(false, "no message of API %d", key);
 }
 
 static inline void fx_write(struct fixture *f, struct slice bytes)
@@ -207,7 +213,7 @@ static inline void fx_write(struct fixture *f, struct slice bytes)
 
 static inline void fx_send(struct fixture *f, int16_t key, int16_t version, const void *request)
 {
-    const struct wire_api *api = wire_api_find(key);
+    const struct wire_api *api = fx_api(key);
     struct wire_writer w;
     struct request_header h;
     request_header_init(&h);
@@ -240,7 +246,7 @@ static inline bool fx_read(struct fixture *f, void *at, size_t size)
 /* Receives the answer to the last request. False: the connection was closed instead. */
 static inline bool fx_receive(struct fixture *f, int16_t key, int16_t version, void *response)
 {
-    const struct wire_api *api = wire_api_find(key);
+    const struct wire_api *api = fx_api(key);
     uint32_t be;
     if (!fx_read(f, &be, sizeof be)) { return false; }
     size_t size = ntohl(be);
@@ -272,7 +278,7 @@ static inline void fx_call(struct fixture *f, int16_t key, int16_t version, cons
 {
     fx_send(f, key, version, request);
     if (!fx_receive(f, key, version, response)) {
-        fail_msg("%s version %d closed the connection", wire_api_find(key)->name, version);
+        fail_msg("%s version %d closed the connection", fx_api(key)->name, version);
     }
 }
 
