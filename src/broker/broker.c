@@ -214,7 +214,9 @@ static enum err start_replicas(struct broker *b, char *message)
 
 static enum err start_net(struct broker *b, char *message)
 {
-    struct config_scope scope = broker_scope(b);
+    /* With what was changed while an earlier start ran. */
+    struct meta_image *image = meta_latest(&b->publisher);
+    struct config_scope scope = {b->options.statics, image, b->node_id};
     struct net_listener_config rows[NET_LISTENERS_MAX];
     struct net_ip_limit ips[BROKER_IP_LIMITS_MAX];
     char buf[8192];
@@ -242,6 +244,7 @@ static enum err start_net(struct broker *b, char *message)
     config.logger = b->options.logger;
     config.purg_env = b->purg_env;
     enum err e = net_start(b->options.sys, &config, api_table(b->api), &b->net);
+    meta_unref(image);
     if (e) {
         snprintf(message, BROKER_MESSAGE_SIZE, "listeners: %s%s", err_name(e),
                  e == ERR_BUSY ? " (the port is in use)" : "");

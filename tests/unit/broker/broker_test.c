@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "broker/broker.h"
 #include "broker/purg_env.h"
+#include "cluster/controller.h"
 #include "purgatory/purgatory.h"
 #include "replica/replica.h"
 
@@ -11,6 +12,15 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+static _Atomic int altered;
 
 struct fixture {
     struct sys *sys;
@@ -192,6 +202,73 @@ static void test_wrong_settings_are_said(void **state)
     refuse(f, "log.dirs");
 }
 
+/* ---- dynamic values */
+
+static void on_done(struct controller_request *request)
+{
+    sys_signal_flag(((struct fixture *)request->ctx)->sys, &altered, 1);
+}
+
+/* Sets a broker value in the metadata, as a client would have before the broker was stopped. */
+static void alter(struct fixture *f, const char *key, const char *value)
+{
+    struct meta_publisher publisher;
+    struct controller *c;
+    char dir[300];
+    snprintf(dir, sizeof dir, "%s/data", f->root);
+    meta_publisher_init(&publisher, meta_create());
+    struct controller_options o = {.sys = f->sys,
+                                   .metadata_dir = dir,
+                                   .node_id = 1,
+                                   .statics = &f->set,
+                                   .snapshot_bytes = 1u << 20,
+                                   .publisher = &publisher};
+    assert_int_equal(controller_create(&o, &c), ERR_OK);
+    assert_int_equal(controller_start(c, NULL, 0, NULL), ERR_OK);
+    struct controller_config config = {slice_str(key), slice_str(value), CONTROLLER_CONFIG_SET};
+    struct controller_mutation m = {.kind = CONTROLLER_ALTER_CONFIG,
+                                    .resource = META_RESOURCE_BROKER,
+                                    .name = SLICE_LIT(""),
+                                    .configs = &config,
+                                    .configs_count = 1};
+    struct controller_request request = {
+        .mutations = &m, .mutations_count = 1, .done = on_done, .ctx = f};
+    atomic_store(&altered, 0);
+    controller_submit(c, &request);
+    assert_true(sys_wait_flag(f->sys, &altered, sys_mono_ns(f->sys) + 20000 * SYS_MS));
+    assert_int_equal(m.result, ERR_OK);
+    controller_stop(c);
+    controller_destroy(c);
+    meta_publisher_fini(&publisher);
+}
+
+/* Whether the broker keeps a connection open for a moment. */
+static bool is_accepted(struct broker *b)
+{
+    uint8_t byte;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(broker_port(b))};
+    struct timeval limit = {.tv_usec = 300000};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit), 0);
+    bool is_open = recv(fd, &byte, 1, 0) < 0 && errno == EAGAIN;
+    close(fd);
+    return is_open;
+}
+
+static void test_values_that_were_changed_while_running_hold_after_a_restart(void **state)
+{
+    struct fixture *f = *state;
+    struct broker *b = start_well(f);
+    assert_true(is_accepted(b));
+    broker_stop(b, 1000);
+    alter(f, "max.connections.per.ip", "0");
+    b = start_well(f);
+    assert_false(is_accepted(b));
+    broker_stop(b, 1000);
+}
+
 /* ---- libpurgatory over sys */
 
 static int completed;
@@ -256,6 +333,7 @@ int main(void)
         CASE(test_directories_of_two_clusters_are_refused),
         CASE(test_a_new_directory_joins_the_cluster_of_the_others),
         CASE(test_wrong_settings_are_said),
+        CASE(test_values_that_were_changed_while_running_hold_after_a_restart),
         CASE(test_delayed_operations_run_on_the_clock_of_sys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
