@@ -509,6 +509,17 @@ FIX const struct fetch_response_partition_data *client_receive_fetch(struct clie
     return &m.responses[0].partitions[0];
 }
 
+/* A round trip. */
+FIX void client_ask_nothing(struct client *c)
+{
+    struct list_offsets_request q;
+    struct list_offsets_response m;
+    list_offsets_request_init(&q);
+    q.replica_id = -1;
+    client_call(c, LIST_OFFSETS_REQUEST_KEY, 6, &q, &m);
+    assert_int_equal(m.topics_count, 0);
+}
+
 /* Timestamp -1: the end; -2: the start. */
 FIX int64_t client_offset(struct client *c, const char *topic, int32_t index, int64_t timestamp)
 {
