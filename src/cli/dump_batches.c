@@ -60,7 +60,8 @@ static const char *add_message(const struct dump *d, json_t *object, const struc
     return problem;
 }
 
-/* A control record's key is version and type, its value begins with the version of the message. */
+/* A control record's key is version and type. Its value is a message whose first field is its own
+ * version. */
 static const char *add_control(const struct dump *d, json_t *object, const struct batch_record *r)
 {
     static const char *const names[] = {
@@ -74,7 +75,7 @@ static const char *add_control(const struct dump *d, json_t *object, const struc
     bool is_known = type < (int)COUNT_OF(names) && names[type];
     const struct wire_message *m = is_known ? find_message(WIRE_DATA, 0, names[type]) : NULL;
     if (!m) { return NULL; } /* markers of transactions: their value is not of the metadata log */
-    return add_message(d, object, m, version, slice_sub(r->value, 2, r->value.size));
+    return add_message(d, object, m, version, r->value);
 }
 
 /* Frame version, type and version as varints, then the message. */

@@ -27,6 +27,14 @@ static bool read_whole(struct dump *d)
     return false;
 }
 
+/* Kafka makes its text files empty and fills them later. */
+static bool is_unwritten(struct dump *d)
+{
+    if (d->size > 0) { return false; }
+    dump_emit(d, "unwritten", json_object());
+    return true;
+}
+
 /* Whole entries of the file; what is left behind them is a problem. */
 static size_t entries_of(struct dump *d, size_t entry_size)
 {
@@ -195,7 +203,7 @@ void dump_snapshot(struct dump *d)
 
 void dump_epochs(struct dump *d)
 {
-    if (!read_whole(d)) { return; }
+    if (is_unwritten(d) || !read_whole(d)) { return; }
     struct epochs epochs;
     epochs_init(&epochs);
     enum err e = epochs_decode(&epochs, wire_buf_slice(&d->bytes));
@@ -256,7 +264,7 @@ static bool emit_checkpoint_line(struct dump *d, struct slice line)
 
 void dump_checkpoint(struct dump *d)
 {
-    if (!read_whole(d)) { return; }
+    if (is_unwritten(d) || !read_whole(d)) { return; }
     struct slice left = wire_buf_slice(&d->bytes), line;
     int64_t version = -1, count = -1, seen = 0;
     if (!next_line(&left, &line) || !line_number(line, &version) || version != 0) {

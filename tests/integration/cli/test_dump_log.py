@@ -99,6 +99,23 @@ class DumpLog(ClientTest):
         self.assertNotIn("TopicRecord", self.dump(elsewhere, "--deep").out)
         self.assertIn("TopicRecord", self.dump(elsewhere, "--metadata").out)
 
+    def test_control_records_that_kafka_wrote_are_named(self):
+        folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
+        lines = self.dump(folder, "--format", "json").lines()
+        control = {r["type"]: r["data"] for r in lines if "control" in r and r["kind"] == "record"}
+        self.assertEqual({"SnapshotHeaderRecord", "SnapshotFooterRecord", "LeaderChangeMessage"}, set(control))
+        self.assertEqual({"version": 0, "lastContainedLogTimestamp": 1796019318459},
+                         control["SnapshotHeaderRecord"])
+        self.assertEqual(1, control["LeaderChangeMessage"]["leaderId"])
+        features = [r["data"]["name"] for r in lines if r.get("type") == "FeatureLevelRecord"]
+        self.assertEqual(2, features.count("metadata.version"))
+
+    def test_text_files_that_were_not_written_yet_are_sound(self):
+        copy = self.copy()
+        for path in (f"{copy}/recovery-point-offset-checkpoint", f"{copy}/plain-0/leader-epoch-checkpoint"):
+            os.truncate(path, 0)
+        self.assertEqual(2, self.dump(copy).out.count("\n  unwritten\n"))
+
     def test_a_kafka_file_with_reserved_zeros_is_sound(self):
         copy = self.copy()
         with open(f"{copy}/plain-0/{SEGMENT}.index", "ab") as file:
