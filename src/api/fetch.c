@@ -197,9 +197,7 @@ static void part_encode(const struct fetch_state *s, const struct fetch_part *pa
     out->diverging_epoch.end_offset = part->diverging_offset;
     out->aborted_transactions = none;
     if (s->read_committed && !part->error) {
-        /* Not null, and empty: nothing was aborted. Any address that is not NULL says so. */
-        out->aborted_transactions =
-            (struct fetch_response_aborted_transaction *)(void *)&out->aborted_transactions_count;
+        out->aborted_transactions = WIRE_EMPTY; /* not null: nothing was aborted */
     }
     /* Never null: clients look at the length first. {NULL, size} leaves a hole that net fills from
      * the file. */
