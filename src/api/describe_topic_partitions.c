@@ -48,6 +48,9 @@ static bool add_partition(void *ctx, const struct meta_partition *mp)
     out->replica_nodes_count = mp->replicas_count;
     out->isr_nodes = mp->isr;
     out->isr_nodes_count = mp->isr_count;
+    /* Empty, not null: the Java client reads them without a look. */
+    out->eligible_leader_replicas = WIRE_EMPTY;
+    out->last_known_elr = WIRE_EMPTY;
     struct partition *here =
         replica_find(p->call->api->options.replicas, p->topic->topic_id, mp->index);
     if (here && partition_state(here) == PARTITION_OFFLINE) { /* as Metadata shows it */
