@@ -3,11 +3,9 @@
 
 #include "cli/cli.h"
 
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 int client_fail(const struct client *c, const char *fmt, ...)
 {
@@ -180,27 +178,4 @@ int client_metadata(struct client *c, const char *name, const struct rd_kafka_me
         return client_fail(c, "there is no topic '%s'", name);
     }
     return client_fail(c, "%s: %s", name, rd_kafka_err2str(e));
-}
-
-/* ---- signals ---- */
-
-static sigset_t held_signals(void)
-{
-    sigset_t held;
-    sigemptyset(&held);
-    sigaddset(&held, SIGINT);
-    sigaddset(&held, SIGTERM);
-    return held;
-}
-
-void client_hold_signals(void)
-{
-    sigset_t held = held_signals();
-    sigprocmask(SIG_BLOCK, &held, NULL);
-}
-
-bool client_is_interrupted(void)
-{
-    sigset_t held = held_signals();
-    return sigtimedwait(&held, NULL, &(struct timespec){0}) > 0;
 }

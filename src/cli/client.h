@@ -92,9 +92,4 @@ int client_topic_results(const struct client *c, const rd_kafka_topic_result_t *
 /* Metadata of one topic (which must exist) or, with name NULL, of all. CLI_DONE or said. */
 int client_metadata(struct client *c, const char *name, const struct rd_kafka_metadata **out);
 
-/* SIGINT and SIGTERM are held back from here on, so that the loop can end in order. */
-void client_hold_signals(void);
-/* True when one of them has come. */
-bool client_is_interrupted(void);
-
 #endif

@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/client.h"
 #include "cli/output.h"
+#include "cli/signals.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -244,7 +245,7 @@ static void read_all(struct consume *c)
         if (got > 0 && !take_batch(c, batch, (size_t)got)) { return; }
         if (got < CONSUME_BATCH) { fflush(stdout); }
         progress_show(&c->progress, c->count, c->count);
-        if (client_is_interrupted()) {
+        if (signals_take()) {
             /* Ctrl-C is how following ends; but who named an end did not reach it. */
             c->is_failed = c->options->messages_max || c->options->exit_at_end;
             return;
@@ -387,7 +388,7 @@ int cli_consume(int argc, char **argv)
         return options_refuse(&consume_usage, "expected --from-beginning or --offset, not both");
     }
     struct consume c = {.options = &o, .name = argv[0]};
-    client_hold_signals();
+    signals_hold();
     const struct client_setting settings[] = {
         {"enable.partition.eof", "true"},
         {"auto.offset.reset", "error"},

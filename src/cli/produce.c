@@ -7,6 +7,7 @@
 #include "cli/client.h"
 #include "cli/lines.h"
 #include "cli/output.h"
+#include "cli/signals.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -159,7 +160,7 @@ static rd_kafka_resp_err_t send_line(struct produce *p, struct slice line)
         if (error) { rd_kafka_error_destroy(error); }
         if (e != RD_KAFKA_RESP_ERR__QUEUE_FULL) { break; }
         rd_kafka_poll(p->client.rk, PRODUCE_POLL_MS);
-        if (client_is_interrupted()) {
+        if (signals_take()) {
             e = RD_KAFKA_RESP_ERR__INTR;
             break;
         }
@@ -197,7 +198,7 @@ static int send_all(struct produce *p)
         rd_kafka_poll(p->client.rk, 0);
         show(p);
         if (p->client.fatal) { return CLI_FAILED; }
-        if (client_is_interrupted()) {
+        if (signals_take()) {
             return client_fail(&p->client, "interrupted after %" PRIu64 " records", p->sent);
         }
     }
@@ -210,7 +211,7 @@ static int wait_answers(struct produce *p)
     while (rd_kafka_outq_len(p->client.rk) > 0) {
         rd_kafka_poll(p->client.rk, PRODUCE_POLL_MS);
         show(p);
-        if (client_is_interrupted()) {
+        if (signals_take()) {
             return client_fail(&p->client, "interrupted; %d records have no answer",
                                rd_kafka_outq_len(p->client.rk));
         }
@@ -274,7 +275,7 @@ int cli_produce(int argc, char **argv)
         return options_refuse(&produce_usage, "--key-separator: expected at least one character");
     }
     struct produce p = {.options = &o, .topic = argv[0]};
-    client_hold_signals();
+    signals_hold();
     if (!lines_open(&p.lines, o.file)) {
         fprintf(stderr, "barnabas produce: %s: %s\n", o.file ? o.file : "standard input",
                 p.lines.reason);

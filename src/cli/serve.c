@@ -8,6 +8,7 @@
 #include "broker/properties.h"
 #include "cli/cli.h"
 #include "cli/options.h"
+#include "cli/signals.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -90,6 +91,7 @@ int cli_serve(int argc, char **argv)
     size_t operands;
     int code;
     if (!options_parse(&serve_usage, argc, argv, &o, &operands, &code)) { return code; }
+    signals_hold(); /* one that comes while it starts stops it in order, too */
     struct sys *sys = sys_create();
     if (!sys) { return cli_no_memory("serve"); }
     struct config_set set;

@@ -2,10 +2,11 @@
 
 import os
 import re
+import subprocess
 import tempfile
 import unittest
 
-from cli import ROOT, barnabas
+from cli import PROGRAM, ROOT, barnabas
 
 COMMANDS = [("serve",), ("topic", "create"), ("topic", "list"), ("topic", "describe"),
             ("topic", "alter"), ("topic", "delete"), ("produce",), ("consume",), ("dump-log",),
@@ -136,6 +137,18 @@ class Serve(unittest.TestCase):
             error = self.refused(file.name)
         self.assertIn(f"{file.name} line 3", error)
         self.assertIn("log.segment.bytes", error)
+
+    def test_a_signal_while_it_starts_stops_it_in_order(self):
+        with tempfile.TemporaryDirectory() as data:
+            command = [PROGRAM, "serve", "--override", f"log.dirs={data}",
+                       "--override", "listeners=PLAINTEXT://127.0.0.1:0"]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+                process.stdout.readline()
+                process.terminate()
+                rest = process.stdout.read()
+                self.assertEqual(0, process.wait(30))
+            self.assertIn(b"Terminating process due to signal 15", rest)
+            self.assertTrue(os.path.exists(f"{data}/.kafka_cleanshutdown"))
 
     def test_a_missing_file_is_a_failure(self):
         done = barnabas("serve", "/nowhere/server.properties")
