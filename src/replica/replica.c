@@ -221,6 +221,7 @@ static enum err partition_make(struct replica_manager *m, const struct meta_topi
         return e;
     }
     log_set_user(log, p);
+    partition_advance(p, NULL); /* a flush that ended before found nobody to tell */
     return ERR_OK;
 }
 
