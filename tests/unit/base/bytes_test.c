@@ -67,7 +67,7 @@ static void test_uuid_text_is_kafkas_and_comes_back(void **state)
 static void test_uuid_refuses_other_text(void **state)
 {
     (void)state;
-    struct uuid u;
+    struct uuid u = {{0}};
     assert_false(uuid_parse(slice_str(""), &u));
     assert_false(uuid_parse(slice_str("AAAAAAAAAAAAAAAAAAAAA"), &u));
     assert_false(uuid_parse(slice_str("AAAAAAAAAAAAAAAAAAAAAQ="), &u));
