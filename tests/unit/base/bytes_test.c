@@ -51,11 +51,11 @@ static void test_uuid_text_is_kafkas_and_comes_back(void **state)
     char text[UUID_TEXT_SIZE];
     struct uuid one = {.b = {[15] = 1}}, back;
     assert_string_equal(uuid_format(one, text), "AAAAAAAAAAAAAAAAAAAAAQ");
-    struct uuid full;
+    struct uuid full = {{0}};
     memset(full.b, 0xff, sizeof full.b);
     assert_string_equal(uuid_format(full, text), "_____________________w");
     for (unsigned seed = 0; seed < 500; seed++) {
-        struct uuid u;
+        struct uuid u = {{0}};
         for (size_t i = 0; i < sizeof u.b; i++) {
             u.b[i] = (uint8_t)(seed * 37 + i * (seed | 1) * 11);
         }
