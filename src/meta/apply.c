@@ -160,7 +160,9 @@ static enum err apply_partition_change(struct meta_image *image, struct wire_rea
     if (e) { return e; }
     const struct meta_topic *topic = meta_topic_by_id(image, m.topic_id);
     const struct meta_partition *old = topic ? meta_topic_partition(topic, m.partition_id) : NULL;
-    if (!old || m.isr_count > META_REPLICAS_MAX || m.replicas_count > META_REPLICAS_MAX) {
+    if (!old || m.isr_count > META_REPLICAS_MAX || m.replicas_count > META_REPLICAS_MAX ||
+        (m.replicas && m.replicas_count == 0) || old->leader_epoch == INT32_MAX ||
+        old->partition_epoch == INT32_MAX) {
         return ERR_MALFORMED;
     }
     struct meta_partition *p =

@@ -141,17 +141,46 @@ static enum err replay_apply(struct replay *p)
     return it.err ? replay_damage(p, "a record is malformed") : ERR_OK;
 }
 
-/* True when what begins at pos may be an append that a crash interrupted: no whole, right batch
- * stands behind it. */
-static bool replay_is_torn(struct replay *p, enum err e, const struct batch_header *h)
+/* A right batch that was appended later than what is expected here. */
+static bool is_later_batch(const struct journal *j, struct slice at)
 {
-    if (e != ERR_CORRUPT) { return true; }
-    size_t size = h->length > 0 ? batch_size(h) : 0;
-    if (size == 0 || size > JOURNAL_BATCH_SIZE_MAX || size >= p->size - p->pos) { return true; }
-    struct replay behind = *p;
-    struct batch_header next;
-    behind.pos += size;
-    return replay_read(&behind, &next) != ERR_OK;
+    struct batch_header h;
+    return batch_peek(at, &h) == ERR_OK && h.base_offset > j->next_offset &&
+           h.base_offset - j->next_offset <= (int64_t)JOURNAL_BATCH_SIZE_MAX &&
+           batch_size(&h) <= at.size && batch_check_crc(at) == ERR_OK;
+}
+
+/* Whether what begins at pos may be an append that a crash interrupted: each is synced before the
+ * next, so no later one stands behind it. The broken batch's own length is not believed. ERR_OK:
+ * torn. ERR_CORRUPT: records that were acknowledged are damaged. */
+static enum err replay_judge(struct replay *p)
+{
+    struct wire_buf *buf = &p->j->buf;
+    size_t got;
+    if (p->size - p->pos > JOURNAL_BATCH_SIZE_MAX) { return ERR_CORRUPT; }
+    size_t rest = (size_t)(p->size - p->pos);
+    buf->size = 0;
+    enum err e = wire_buf_reserve(buf, rest);
+    if (!e) { e = sys_file_read(p->file, buf->at, rest, p->pos, &got); }
+    if (e) { return e; }
+    for (size_t at = 1; at + BATCH_HEADER_SIZE <= got; at++) {
+        if (is_later_batch(p->j, slice_of(buf->at + at, got - at))) { return ERR_CORRUPT; }
+    }
+    return ERR_OK;
+}
+
+/* The batch at pos is not right: cuts it away when a crash may have torn it. */
+static enum err replay_end(struct replay *p, bool may_be_torn)
+{
+    enum err e = may_be_torn ? replay_judge(p) : ERR_CORRUPT;
+    if (e == ERR_CORRUPT) { return replay_damage(p, "the checksum or length of a batch is wrong"); }
+    if (e) { return e; }
+    log_warn(p->j->logger, JOURNAL_LOGGER,
+             "Cutting %s/%s at position %" PRIu64
+             ": the last append was interrupted and never acknowledged",
+             p->j->dir, p->name, p->pos);
+    e = sys_file_truncate(p->file, p->pos);
+    return e ? e : sys_file_sync(p->file);
 }
 
 static enum err replay_file(struct replay *p, bool may_be_torn)
@@ -160,17 +189,7 @@ static enum err replay_file(struct replay *p, bool may_be_torn)
     while (!e && p->pos < p->size) {
         struct batch_header h = {0};
         e = replay_read(p, &h);
-        if (e == ERR_RANGE || e == ERR_CORRUPT) {
-            if (!may_be_torn || !replay_is_torn(p, e, &h)) {
-                return replay_damage(p, "the checksum or length of a batch is wrong");
-            }
-            log_warn(p->j->logger, JOURNAL_LOGGER,
-                     "Cutting %s/%s at position %" PRIu64
-                     ": the last append was interrupted and never acknowledged",
-                     p->j->dir, p->name, p->pos);
-            e = sys_file_truncate(p->file, p->pos);
-            return e ? e : sys_file_sync(p->file);
-        }
+        if (e == ERR_RANGE || e == ERR_CORRUPT) { return replay_end(p, may_be_torn); }
         if (e) { return e; }
         if (p->offset_fixed < 0 && h.base_offset != p->j->next_offset) {
             return replay_damage(p, "a batch has another offset than expected");
