@@ -187,7 +187,10 @@ static enum err take_log(struct wire_reader *r, struct logdir *dir,
         log_unref(log);
         return e;
     }
-    const struct segment *last = log_active(log);
+    struct segment *last = log_active(log);
+    /* A flush covers names together with bytes: without bytes nobody has synced the names. */
+    last->names_dirty = last->exists && last->size == 0;
+    log->dir_dirty = leo == 0;
     log->synced_mark = (struct log_mark){
         .offset = leo, .base = last->base, .pos = last->size, .epoch = epochs_latest(&log->epochs)};
     *out = log;

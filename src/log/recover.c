@@ -409,9 +409,11 @@ static void recover_publish(struct log *log, const struct log_recovery *r)
     /* What is there but not known to be synced goes with the next flush. */
     for (uint32_t i = 0; i < log->segments_count; i++) {
         struct segment *g = &log->segments[i];
-        g->data_dirty = g->names_dirty = g->exists && g->end > synced;
+        g->data_dirty = g->exists && g->end > synced;
+        /* A segment without a synced byte may have a name that is not durable either. */
+        g->names_dirty = g->exists && (g->end > synced || g->base >= synced);
     }
-    log->dir_dirty = leo > synced;
+    log->dir_dirty = leo > synced || !r->has_mark;
 }
 
 enum err log_recover(struct log *log, struct log_recovery *r)
