@@ -26,6 +26,8 @@
 #define SIM_CLEAN(stack) ((void)0)
 #endif
 
+#define SIM_LONG_PERMILLE 200
+#define SIM_LONG_NS_MAX (5 * SYS_MS)
 #define SIM_GUARD_SIZE                                                                             \
     4096 /* below each stack: an overflow faults instead of writing elsewhere                      \
           */
@@ -127,7 +129,12 @@ void sim_preempt(void)
     struct sim *sim = sim_world;
     if (sim->fiber && sim_chance(sim, sim->options.preempt_permille)) {
         sim->counts.preemptions++;
-        sim_fiber_wait(SIM_READY);
+        if (sim_chance(sim, SIM_LONG_PERMILLE)) {
+            /* Another process has the processor for a while: narrow windows stand open. */
+            sim_fiber_sleep_until(sim->now_ns + 1 + sim_below(sim, SIM_LONG_NS_MAX));
+        } else {
+            sim_fiber_wait(SIM_READY);
+        }
     }
 }
 

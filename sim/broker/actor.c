@@ -206,12 +206,16 @@ static void send_fetch(struct actor *a)
         wait_ms = 0;
         max_bytes = 1 << 20;
     }
+    int64_t wanted = min_bytes < max_bytes ? min_bytes : max_bytes;
+    /* Behind another one its answer waits for that one's. */
+    bool is_first = a->conn.count == 0;
     struct bytes body = {0};
     put_fetch(&body, a->partition, a->offset, wait_ms, min_bytes, max_bytes);
     struct pending note = {.partition = a->partition,
                            .offset = a->offset,
                            .hw_known = ghost_hw(a->world->ghost, a->partition),
                            .wait_ms = wait_ms,
+                           .wants_bytes = is_first ? (size_t)wanted : 0,
                            .is_waiting = min_bytes > 0 && wait_ms > 0};
     conn_send(&a->conn, API_FETCH, 11, &body, &note);
     bytes_free(&body);
@@ -258,6 +262,21 @@ static void on_fetch_code(struct actor *a, const struct pending *p, int16_t code
     actor_sleep(a, 100);
 }
 
+#define FETCH_SLEEP_MAX_NS (200 * SYS_MS)
+
+/* [ACT-4] */
+static void check_wakeup(const struct actor *a, const struct pending *p)
+{
+    if (p->wants_bytes == 0 || a->world->troubled_ns >= p->sent_ns) { return; }
+    uint64_t known = ghost_known_ns(a->world->ghost, p->partition, p->offset, p->wants_bytes);
+    if (known == SYS_NEVER) { return; }
+    uint64_t since = known > p->sent_ns ? known : p->sent_ns;
+    uint64_t late = sim_now_ns(a->world->sim) - since;
+    CHECKF(late <= FETCH_SLEEP_MAX_NS,
+           "[ACT-4] the fetch of %u/%" PRId64 " slept %" PRIu64 " ns over its %zu bytes",
+           p->partition, p->offset, late, p->wants_bytes);
+}
+
 static void on_fetched(struct actor *a, const struct pending *p, struct look *l)
 {
     (void)look_int(l, 4);
@@ -286,6 +305,7 @@ static void on_fetched(struct actor *a, const struct pending *p, struct look *l)
         return;
     }
     ghost_answered_hw(a->world->ghost, p->partition, hw, p->hw_known);
+    check_wakeup(a, p);
     /* With something to read an empty answer is due early too: its page went cold meanwhile. */
     if (records.size == 0 && hw <= p->offset && p->is_waiting && !a->world->is_stopping) {
         uint64_t due_ns = p->sent_ns + p->wait_ms * SYS_MS;
@@ -353,7 +373,7 @@ static void turn_idempotent(struct actor *a)
         b->is_sent = true;
         actor_send_batch(a, b, -1, a->window_count == 1);
     }
-    actor_sleep(a, 20);
+    actor_sleep(a, a->world->pace_ms);
 }
 
 static void turn_plain(struct actor *a)
@@ -363,7 +383,7 @@ static void turn_plain(struct actor *a)
     struct actor_batch b = actor_new_batch(a);
     int16_t acks = a->kind == ACTOR_ZERO ? 0 : a->kind == ACTOR_ONE ? 1 : -1;
     actor_send_batch(a, &b, acks, true);
-    actor_sleep(a, 20);
+    actor_sleep(a, a->world->pace_ms);
 }
 
 static void turn_fetcher(struct actor *a)

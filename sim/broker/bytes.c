@@ -121,6 +121,11 @@ static size_t record_fill(struct sim_record r)
     return (size_t)((r.number * 7 + r.producer * 31) % RECORD_FILL_MAX);
 }
 
+size_t record_size_min(struct sim_record r)
+{
+    return 12 + record_fill(r) + 7; /* value; lengths, deltas and counts of a byte each */
+}
+
 static uint8_t record_byte(struct sim_record r, size_t i)
 {
     return (uint8_t)(r.number * 5 + r.producer + i);

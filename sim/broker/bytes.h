@@ -43,6 +43,9 @@ struct sim_record {
 
 #define RECORD_FILL_MAX 300
 
+/* What a record takes in a batch at least. */
+size_t record_size_min(struct sim_record r);
+
 struct sim_batch {
     int64_t base_offset;
     int64_t producer_id;

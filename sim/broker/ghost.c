@@ -8,6 +8,7 @@
 
 struct ghost_slot { /* one offset */
     struct sim_record record;
+    uint64_t known_ns;
     bool is_known; /* acknowledged or returned once */
     bool is_acked;
     bool is_audited;
@@ -123,6 +124,7 @@ static struct ghost_slot *ghost_know(struct ghost *g, uint32_t partition, int64_
         ghost_place(g, partition, offset, r);
         s->record = r;
         s->is_known = true;
+        s->known_ns = sim_now_ns(g->sim);
     }
     CHECKF(s->record.producer == r.producer && s->record.number == r.number,
            "[GHO-2] partition %u offset %" PRId64 " was %u-%" PRIu64 " and is %u-%" PRIu64,
@@ -165,6 +167,20 @@ void ghost_seen(struct ghost *g, uint32_t partition, const struct sim_batch *b)
 int64_t ghost_hw(const struct ghost *g, uint32_t partition)
 {
     return ghost_partition(g, partition)->hw;
+}
+
+uint64_t ghost_known_ns(const struct ghost *g, uint32_t partition, int64_t offset, size_t bytes)
+{
+    const struct ghost_partition *p = ghost_partition(g, partition);
+    uint64_t since = 0;
+    size_t sum = 0;
+    for (int64_t o = offset; o < p->end && p->slots[o].is_known; o++) {
+        const struct ghost_slot *s = &p->slots[o];
+        if (s->known_ns > since) { since = s->known_ns; }
+        sum += record_size_min(s->record);
+        if (sum >= bytes) { return since; }
+    }
+    return SYS_NEVER;
 }
 
 void ghost_answered_hw(struct ghost *g, uint32_t partition, int64_t hw, int64_t at_least)

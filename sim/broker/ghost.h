@@ -27,6 +27,8 @@ void ghost_seen(struct ghost *g, uint32_t partition, const struct sim_batch *b);
 /* The high watermark to note with a request, and to compare with its answer. */
 int64_t ghost_hw(const struct ghost *g, uint32_t partition);
 void ghost_answered_hw(struct ghost *g, uint32_t partition, int64_t hw, int64_t at_least);
+/* Since when clients have known records of so many bytes from the offset on; SYS_NEVER: not yet. */
+uint64_t ghost_known_ns(const struct ghost *g, uint32_t partition, int64_t offset, size_t bytes);
 /* Of a log whose bytes rotted: offsets that can no longer be asked for. */
 void ghost_allow_loss(struct ghost *g, uint32_t partition, int64_t from, int64_t to);
 bool ghost_is_lost(const struct ghost *g, uint32_t partition, int64_t offset);

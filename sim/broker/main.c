@@ -2,6 +2,8 @@
  *
  *   sim_broker --seeds 100 [--from 1]      as many runs; the first failure prints seed and trace
  *   sim_broker --seed 42 [--trace]         one run; --trace prints every event as it happens
+ *   sim_broker --must-fail 300             a broker with a planted bug: success when one run of so
+ * many finds it
  *   --load-ms N                            length of the load phase in virtual time
  *   --twice                                each seed twice, and the hashes must be equal */
 #include "scenario.h"
@@ -11,6 +13,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void add(struct scenario_result *sum, const struct scenario_result *r)
 {
@@ -62,18 +66,42 @@ static void run_one(const struct scenario_options *options, bool twice, struct s
     add(sum, &first);
 }
 
+/* Each run in a child, until one of them fails. */
+static int find_failure(struct scenario_options *options, uint64_t count)
+{
+    for (uint64_t n = 0; n < count; n++, options->seed++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            struct scenario_result result;
+            (void)freopen("/dev/null", "w", stderr);
+            (void)alarm(60); /* one that never ends has found it too */
+            scenario_run(options, &result);
+            _exit(0);
+        }
+        int status = 0;
+        if (pid < 0 || waitpid(pid, &status, 0) != pid) { return 2; }
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+            (void)printf("found by seed %" PRIu64 "\n", options->seed);
+            return 0;
+        }
+    }
+    (void)printf("%" PRIu64 " runs did not find it\n", count);
+    return 1;
+}
+
 int main(int argc, char **argv)
 {
     struct scenario_options options = {.seed = 1};
     struct scenario_result sum = {0};
     uint64_t count = 1;
-    bool twice = false;
+    bool twice = false, must_fail = false;
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         bool has_value = true;
         if (strcmp(argv[i], "--seed") == 0 || strcmp(argv[i], "--from") == 0) {
             options.seed = strtoull(value, NULL, 10);
-        } else if (strcmp(argv[i], "--seeds") == 0) {
+        } else if (strcmp(argv[i], "--seeds") == 0 || strcmp(argv[i], "--must-fail") == 0) {
+            must_fail = strcmp(argv[i], "--must-fail") == 0;
             count = strtoull(value, NULL, 10);
         } else if (strcmp(argv[i], "--load-ms") == 0) {
             options.load_ms = strtoull(value, NULL, 10);
@@ -89,6 +117,7 @@ int main(int argc, char **argv)
         }
         i += has_value;
     }
+    if (must_fail) { return find_failure(&options, count); }
     for (uint64_t n = 0; n < count; n++, options.seed++) {
         run_one(&options, twice, &sum);
     }

@@ -122,6 +122,7 @@ static void turn(struct scenario *s, uint64_t limit_ns)
     }
     (void)sim_step(s->sim, limit_ns);
     s->world.port = s->port;
+    if (s->heal_ns != SYS_NEVER || s->port == 0) { s->world.troubled_ns = sim_now_ns(s->sim); }
     for (size_t i = 0; i < s->actors_count; i++) {
         actor_turn(&s->actors[i]);
     }
@@ -493,7 +494,10 @@ void scenario_run(const struct scenario_options *options, struct scenario_result
     s->sim = world_of(options);
     s->host = sim_host_create(s->sim, "b1");
     s->heal_ns = SYS_NEVER;
-    s->world = (struct actor_world){.sim = s->sim, .host = s->host, .partitions_count = PARTITIONS};
+    s->world = (struct actor_world){.sim = s->sim,
+                                    .host = s->host,
+                                    .partitions_count = PARTITIONS,
+                                    .pace_ms = sim_chance(s->sim, 500) ? 20 : 400};
     s->world.ghost = ghost_create(s->sim, PARTITIONS);
     disk(s)->space_bytes = UINT64_MAX;
     disk(s)->cold_permille = sim_chance(s->sim, 500) ? 300 : 0;
