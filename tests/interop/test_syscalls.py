@@ -1,0 +1,207 @@
+"""What the broker asks of the kernel, seen by strace: syncs before answers, calls a produce, sendfile.
+
+Only Barnabas is traced: these are promises of its design (DESIGN: durability, run to completion)."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import fixture
+
+sys.path.insert(0, os.path.join(fixture.ROOT, "tests", "cases"))
+import case  # noqa: E402
+import raw  # noqa: E402
+
+SENDS = ("sendmsg", "sendto", "write", "writev")
+SYNCS = ("fdatasync", "fsync")
+LINE = re.compile(r"(\d+) +(\d+\.\d+) (.*)")
+RESUMED = re.compile(r"<\.\.\. (\w+) resumed>(.*)")
+FILE = re.compile(r"\d+<([^>]*)>")
+
+
+class Call:
+    def __init__(self, pid, name, text, start):
+        self.pid, self.name, self.text, self.start, self.end = pid, name, text, start, None
+        first = FILE.search(text)
+        self.file = first.group(1) if first else ""
+
+    def __repr__(self):
+        return f"{self.pid} {self.text}"
+
+
+def parse(path):
+    """Calls in the order of their starts; start and end are line numbers of the trace."""
+    calls, open_calls = [], {}
+    with open(path, encoding="utf-8", errors="replace") as source:
+        for number, line in enumerate(source):
+            found = LINE.match(line)
+            if not found:
+                continue
+            pid, text = found.group(1), found.group(3)
+            resumed = RESUMED.match(text)
+            if resumed:
+                call = open_calls.pop(pid, None)
+                if call is not None:
+                    call.end, call.text = number, call.text + resumed.group(2)
+            elif "(" in text:
+                call = Call(pid, text.split("(")[0], text, number)
+                calls.append(call)
+                if text.rstrip().endswith("<unfinished ...>"):
+                    open_calls[pid] = call
+                else:
+                    call.end = number
+    return calls
+
+
+@unittest.skipIf(fixture.is_kafka() or shutil.which("strace") is None, "needs Barnabas and strace")
+class TraceCase(case.CaseTest):
+    def setUp(self):
+        super().setUp()
+        self.trace_path = os.path.join(self.broker.directory, fixture.unique("trace"))
+        self.tracer = None
+        self.addCleanup(self.end_trace)
+
+    def start_trace(self):
+        self.tracer = subprocess.Popen(
+            ["strace", "-f", "-ttt", "-y", "-s", "0", "-o", self.trace_path, "-p",
+             str(self.broker.pid)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE)
+        fixture.RUNNING.append(self.tracer)
+        line = self.tracer.stderr.readline()
+        if b"attached" not in line:
+            self.skipTest("strace may not attach: " + line.decode(errors="replace"))
+        time.sleep(0.3)  # until every thread is in the trace
+
+    def end_trace(self):
+        if self.tracer is not None and self.tracer.poll() is None:
+            self.tracer.send_signal(signal.SIGINT)
+            self.tracer.wait(20)
+        if self.tracer is not None:
+            self.tracer.stderr.close()
+
+    def traced(self):
+        time.sleep(0.3)
+        self.end_trace()
+        return parse(self.trace_path)
+
+    @staticmethod
+    def is_client(call):
+        return "socket:" in call.file or "TCP:" in call.file
+
+    def answers(self, calls):
+        return [call for call in calls if call.name in SENDS and self.is_client(call)]
+
+    @staticmethod
+    def appends(calls, topic):
+        return [call for call in calls if call.name in ("pwritev", "pwrite64", "pwritev2")
+                and f"/{topic}-" in call.file and call.file.endswith(".log")]
+
+
+class GroupTrace(TraceCase):
+    OVERRIDES = {"log.flush.policy": "group"}
+
+    def sync_between(self, calls, append, answer, path):
+        """A finished sync of 'path' that began after the append and ended before the answer."""
+        return any(call.end is not None and append.end < call.start and call.end < answer.start
+                   and (call.name == "syncfs" or call.name in SYNCS and call.file == path)
+                   for call in calls)
+
+    def test_each_acknowledgement_follows_a_sync_that_covers_it(self):
+        topic = self.create()
+        self.start_trace()
+        for number in range(10):
+            self.store(topic, raw.batch([b"%d" % number]))
+        calls = self.traced()
+        appends, answers = self.appends(calls, topic), self.answers(calls)
+        self.assertEqual(10, len(appends))
+        for append in appends:
+            answer = next(call for call in answers if call.start > append.start)
+            self.assertTrue(self.sync_between(calls, append, answer, append.file),
+                            f"answered before a sync: {append}")
+
+    def test_the_first_acknowledgement_follows_a_sync_of_the_files_name(self):
+        self.start_trace()
+        topic = self.create()
+        self.store(topic, raw.batch([b"first"]))
+        calls = self.traced()
+        append = self.appends(calls, topic)[0]
+        answer = next(call for call in self.answers(calls) if call.start > append.start)
+        folder = self.broker.partition_dir(topic)
+        for path in (append.file, folder, self.broker.logs):
+            made = next(call for call in calls if call.name in ("openat", "mkdir", "mkdirat")
+                        and os.path.basename(folder) in call.text)
+            since = append if path == append.file else made
+            self.assertTrue(self.sync_between(calls, since, answer, path), f"{path} not synced")
+
+    def test_records_are_readable_only_after_a_sync(self):
+        topic = self.create()
+        self.start_trace()
+        waiter = self.connect()
+        waiter.send("Fetch", 12, self.fetch_body(topic, {0: 0}, max_wait_ms=10000))
+        time.sleep(0.3)
+        self.assertEqual(0, self.produce(topic, raw.batch([b"x"]), acks=1)["ErrorCode"])
+        part = waiter.receive()["Responses"][0]["Partitions"][0]
+        self.assertEqual(1, part["HighWatermark"])
+        calls = self.traced()
+        append = self.appends(calls, topic)[0]
+        answers = [call for call in self.answers(calls) if call.start > append.start]
+        files = list(dict.fromkeys(call.file for call in answers))
+        self.assertEqual(2, len(files))
+        # acks=1 is answered at once, so the last of the two to be answered is the fetch.
+        fetched = next(call for call in answers if call.file == files[1])
+        self.assertTrue(self.sync_between(calls, append, fetched, append.file))
+
+
+class OsTrace(TraceCase):
+    OVERRIDES = {"log.flush.policy": "os"}
+
+    def test_an_unpipelined_produce_is_one_receive_one_write_one_send(self):
+        topic = self.create()
+        data = raw.batch([b"x" * 100])
+        for _ in range(20):
+            self.store(topic, data, acks=1)
+        self.start_trace()
+        rounds = 20
+        for _ in range(rounds):
+            self.store(topic, data, acks=1)
+            time.sleep(0.01)
+        calls = self.traced()
+        appends = self.appends(calls, topic)
+        self.assertEqual(rounds, len(appends))
+        processor = {call.pid for call in appends}
+        self.assertEqual(1, len(processor))
+        first = next(call for call in calls if self.is_client(call)
+                     and call.pid in processor and call.name == "recvfrom")
+        last = [call for call in self.answers(calls) if call.pid in processor][-1]
+        between = [call.name for call in calls if call.pid in processor
+                   and first.start <= call.start <= last.start
+                   and not call.name.startswith("epoll_")]
+        receives = [name for name in between if name in ("recvfrom", "recvmsg", "read")]
+        sends = [name for name in between if name in SENDS]
+        self.assertEqual((rounds, rounds), (len(receives), len(sends)))
+        self.assertEqual(3 * rounds, len(between), f"more than three calls each: {set(between)}")
+
+    def test_a_large_fetch_leaves_by_sendfile(self):
+        topic = self.create()
+        for _ in range(3):
+            self.store(topic, raw.batch([os.urandom(400000)]))
+        self.start_trace()
+        found = self.fetch(topic, 0)["Records"]
+        self.assertEqual([0, 1, 2], [batch.base_offset for batch in found])
+        self.assertTrue(all(batch.is_sound() for batch in found))
+        calls = self.traced()
+        sent = [int(call.text.rsplit("=", 1)[1]) for call in calls
+                if call.name == "sendfile" and call.end is not None]
+        self.assertGreaterEqual(sum(size for size in sent if size > 0), 1200000)
+        copied = [call for call in calls if call.name in ("pread64", "preadv", "preadv2", "read")
+                  and f"/{topic}-" in call.file and not call.text.rstrip().endswith("= 1")]
+        self.assertEqual([], [call for call in copied if int(call.text.rsplit("=", 1)[1]) > 4096])
+
+
+if __name__ == "__main__":
+    unittest.main()
