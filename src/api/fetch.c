@@ -186,7 +186,6 @@ static bool fetch_read(struct api_call *call, struct fetch_state *s, bool may_bl
 static void part_encode(const struct fetch_state *s, const struct fetch_part *part,
                         struct fetch_response_partition_data *out)
 {
-    static struct fetch_response_aborted_transaction *const none;
     fetch_response_partition_data_init(out);
     out->partition_index = part->want->index;
     out->error_code = (int16_t)part->error;
@@ -195,7 +194,7 @@ static void part_encode(const struct fetch_state *s, const struct fetch_part *pa
     out->log_start_offset = part->log_start;
     out->diverging_epoch.epoch = part->diverging_epoch;
     out->diverging_epoch.end_offset = part->diverging_offset;
-    out->aborted_transactions = none;
+    out->aborted_transactions = NULL;
     if (s->read_committed && !part->error) {
         out->aborted_transactions = WIRE_EMPTY; /* not null: nothing was aborted */
     }

@@ -156,7 +156,7 @@ static bool is_later_batch(const struct journal *j, struct slice at)
 static enum err replay_judge(struct replay *p)
 {
     struct wire_buf *buf = &p->j->buf;
-    size_t got;
+    size_t got = 0;
     if (p->size - p->pos > JOURNAL_BATCH_SIZE_MAX) { return ERR_CORRUPT; }
     size_t rest = (size_t)(p->size - p->pos);
     buf->size = 0;

@@ -390,9 +390,8 @@ void replica_remove_topic(struct replica_manager *m, const struct meta_topic *to
 {
     int32_t count = meta_topic_partitions_count(topic);
     struct partition **gone = mem_array((size_t)count, sizeof(struct partition *));
-    if (!gone) {
-        return;
-    } /* the logs are found without a topic, and set aside, at the next start */
+    /* Without memory the logs stay; the next start finds them without a topic, sets them aside. */
+    if (!gone) { return; }
     for (int32_t i = 0; i < count; i++) {
         gone[i] = table_take(m, topic->id, i);
         if (!gone[i]) { continue; }
@@ -516,11 +515,6 @@ struct purgatory *replica_fetch_purgatory(struct replica_manager *m)
 struct replica_counters *replica_counters(struct replica_manager *m)
 {
     return &m->counters;
-}
-
-struct meta_publisher *replica_publisher(struct replica_manager *m)
-{
-    return m->options.publisher;
 }
 
 size_t replica_dirs_count(const struct replica_manager *m)

@@ -1,8 +1,8 @@
 /* replica.h - the partitions of this broker: their state, their high watermark, and who waits for
  * them.
  *
- * Place:      floor 4. Owns the data directories (log/dir.h) and the purgatories of produce, fetch
- * and delete-records; api/ appends, reads and parks here. The controller's hooks add and remove
+ * Place:      floor 4. Owns the data directories (log/dir.h) and the purgatories of produce and
+ * fetch; api/ appends, reads and parks here. The controller's hooks add and remove
  * partitions. Thread:     partitions are looked up and used from any thread; what changes the set
  * of partitions runs on the controller's task or at start-up. A partition's published state (state,
  * epoch, hw) is atomic. Order:      state before cancel: a partition's state is set first, then its
@@ -30,8 +30,8 @@ enum partition_state {
 /* One partition that this broker leads. Reference counted. */
 struct partition {
     _Atomic uint32_t refs;
-    _Atomic int
-        state; /* enum partition_state; release by the changer, acquire by partition_state() */
+    /* enum partition_state; release in partition_set_state(), acquire in partition_state() */
+    _Atomic int state;
     _Atomic int32_t leader_epoch;
     _Atomic int64_t hw; /* release in partition_advance(), acquire in partition_hw() */
     int32_t index;
@@ -136,7 +136,6 @@ void partition_check(struct partition *p, struct purg_owner *self);
 struct purgatory *replica_produce_purgatory(struct replica_manager *m);
 struct purgatory *replica_fetch_purgatory(struct replica_manager *m);
 struct replica_counters *replica_counters(struct replica_manager *m);
-struct meta_publisher *replica_publisher(struct replica_manager *m);
 size_t replica_dirs_count(const struct replica_manager *m);
 struct logdir *replica_dir(const struct replica_manager *m, size_t index);
 
