@@ -97,7 +97,8 @@ static uint32_t lanes_of_codec(const struct load *l)
 
 static bool is_acked(const struct lane *lane, uint64_t sequence)
 {
-    return sequence < lane->sent && ((unsigned)lane->acks[sequence / 8] >> (sequence % 8) & 1U) != 0;
+    unsigned byte = sequence < lane->sent ? lane->acks[sequence / 8] : 0;
+    return (byte >> (sequence % 8) & 1U) != 0;
 }
 
 static void grow_acks(struct lane *lane)
