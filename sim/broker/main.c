@@ -73,7 +73,7 @@ static int find_failure(struct scenario_options *options, uint64_t count)
         pid_t pid = fork();
         if (pid == 0) {
             struct scenario_result result;
-            (void)freopen("/dev/null", "w", stderr);
+            if (!freopen("/dev/null", "w", stderr)) { _exit(125); }
             (void)alarm(60); /* one that never ends has found it too */
             scenario_run(options, &result);
             _exit(0);
