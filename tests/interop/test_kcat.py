@@ -4,6 +4,7 @@ import json
 import unittest
 
 import fixture
+import raw
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -85,11 +86,49 @@ class KcatTest(fixture.BrokerTest):
         by_time = self.consume(topic, "-p", "0", "-o", f"s@{stamps[1]}")
         self.assertEqual(["second", "third"], [item["payload"] for item in by_time])
 
-    def test_a_large_message_and_many_partitions(self):
+    def test_reading_from_the_end(self):
+        topic = fixture.unique("end")
+        self.kcat("-P", "-t", topic, "-p", "0", data=b"".join(b"%d\n" % at for at in range(100)))
+        for start, wanted in (("-3", ["97", "98", "99"]), ("end", []), ("98", ["98", "99"]),
+                              ("beginning", [str(at) for at in range(100)])):
+            with self.subTest(start):
+                found = self.consume(topic, "-p", "0", "-o", start)
+                self.assertEqual(wanted, [item["payload"] for item in found])
+
+    def test_messages_up_to_the_limit_and_above_it(self):
         topic = fixture.unique("large")
-        big = b"x" * 900000
-        self.kcat("-P", "-t", topic, "-p", "0", "-D", "@", data=big)
-        self.assertEqual(big.decode(), self.consume(topic)[0]["payload"])
+        wide = ("-X", "message.max.bytes=3000000", "-D", "@")
+        big = "x" * (1048588 - 100)  # max.message.bytes, less a batch's and a record's head
+        self.kcat("-P", "-t", topic, "-p", "0", *wide, data=big.encode())
+        with self.assertRaisesRegex(AssertionError, "Message size too large"):
+            self.kcat("-P", "-t", topic, "-p", "0", *wide, data=b"y" * 1048589)
+        self.kcat("-P", "-t", topic, "-p", "0", *wide, data=b"z" * 500000 + b"@" + b"z" * 500000)
+        self.assertEqual([big, "z" * 500000, "z" * 500000],
+                         [item["payload"] for item in self.consume(topic)])
+        self.assertEqual([len(big), 500000, 500000],
+                         [len(item["payload"]) for item in
+                          self.consume(topic, "-X", "fetch.message.max.bytes=1000")])
+
+    def test_many_partitions_are_written_and_read(self):
+        topic = fixture.unique("many")
+        link = raw.Connection(self.broker.port)
+        self.addCleanup(link.close)
+        answer = link.call("CreateTopics", 5, {
+            "Topics": [{"Name": topic, "NumPartitions": 24, "ReplicationFactor": 1}],
+            "timeoutMs": 20000, "validateOnly": False})["Topics"][0]
+        self.assertEqual(0, answer["ErrorCode"])
+        lines = "".join(f"{at}:{at}\n" for at in range(6000)).encode()
+        self.kcat("-P", "-t", topic, "-K", ":", "-z", "snappy", data=lines)
+        found = self.consume(topic)
+        self.assertEqual(list(range(6000)), sorted(int(item["payload"]) for item in found))
+        parts = {}
+        for item in found:
+            parts.setdefault(item["partition"], []).append(item)
+        self.assertEqual(24, len(parts))
+        for items in parts.values():
+            self.assertEqual(list(range(len(items))), [item["offset"] for item in items])
+            values = [int(item["payload"]) for item in items]
+            self.assertEqual(sorted(values), values)
 
 
 if __name__ == "__main__":
