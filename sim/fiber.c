@@ -1,6 +1,7 @@
 /* fiber.c - stacks and the switch between them and the harness.
  *
  * Thread: one. AddressSanitizer is told of every switch, so that it knows which stack is in use. */
+#include "sim/atomics.h"
 #include "sim/machine_int.h"
 
 #include <stdlib.h>
@@ -136,6 +137,11 @@ void sim_preempt(void)
             sim_fiber_wait(SIM_READY);
         }
     }
+}
+
+void sim_atomic_point(void)
+{
+    if (sim_world) { sim_preempt(); }
 }
 
 struct sim_process *sim_current(void)

@@ -262,7 +262,7 @@ static void on_fetch_code(struct actor *a, const struct pending *p, int16_t code
     actor_sleep(a, 100);
 }
 
-#define FETCH_SLEEP_MAX_NS (200 * SYS_MS)
+#define FETCH_SLEEP_MAX_NS (120 * SYS_MS)
 
 /* [ACT-4] */
 static void check_wakeup(const struct actor *a, const struct pending *p)

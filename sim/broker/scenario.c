@@ -476,17 +476,18 @@ static void add_actors(struct scenario *s)
 
 static struct sim *world_of(const struct scenario_options *o)
 {
-    static const unsigned preempt[] = {0, 20, 100};
+    static const unsigned preempt[] = {0, 20, 100, 300};
     static const unsigned shorts[] = {0, 200};
     uint64_t x = o->seed * 0x9e3779b97f4a7c15ULL >> 32;
     return sim_create(&(struct sim_options){.seed = o->seed,
-                                            .preempt_permille = preempt[x % 3],
-                                            .short_permille = shorts[x / 3 % 2],
+                                            .preempt_permille = preempt[x % 4],
+                                            .short_permille = shorts[x / 4 % 2],
                                             .trace = o->trace});
 }
 
 void scenario_run(const struct scenario_options *options, struct scenario_result *out)
 {
+    static const uint64_t paces[] = {20, 200, 1000};
     *out = (struct scenario_result){0};
     struct scenario *s = calloc(1, sizeof *s);
     CHECK(s);
@@ -497,7 +498,7 @@ void scenario_run(const struct scenario_options *options, struct scenario_result
     s->world = (struct actor_world){.sim = s->sim,
                                     .host = s->host,
                                     .partitions_count = PARTITIONS,
-                                    .pace_ms = sim_chance(s->sim, 500) ? 20 : 400};
+                                    .pace_ms = paces[sim_below(s->sim, COUNT_OF(paces))]};
     s->world.ghost = ghost_create(s->sim, PARTITIONS);
     disk(s)->space_bytes = UINT64_MAX;
     disk(s)->cold_permille = sim_chance(s->sim, 500) ? 300 : 0;
