@@ -106,7 +106,13 @@ static enum err on_partitions_added(void *ctx, const struct meta_image *next,
 static void on_topic_removed(void *ctx, const struct meta_topic *topic)
 {
     struct broker *b = ctx;
-    replica_remove_topic(b->replicas, topic);
+    replica_remove_partitions(b->replicas, topic, 0);
+}
+
+static void on_partitions_undone(void *ctx, const struct meta_topic *topic, int32_t from)
+{
+    struct broker *b = ctx;
+    replica_remove_partitions(b->replicas, topic, from);
 }
 
 #define BROKER_IP_LIMITS_MAX 256
@@ -183,6 +189,7 @@ static enum err start_metadata(struct broker *b)
         .publisher = &b->publisher,
         .hooks = {.ctx = b,
                   .on_partitions_added = on_partitions_added,
+                  .on_partitions_undone = on_partitions_undone,
                   .on_topic_removed = on_topic_removed,
                   .on_config_changed = on_config_changed},
     };

@@ -27,6 +27,7 @@ struct controller {
 struct round_effect {
     enum controller_kind kind;
     struct meta_topic *topic; /* a reference */
+    int32_t from; /* its first partition that was made */
     enum meta_resource resource;
     struct slice name; /* in the request's memory */
 };
@@ -36,10 +37,11 @@ struct round {
     struct deciding d;
     struct round_effect *effects;
     size_t effects_count, effects_max;
+    bool has_deletions;
 };
 
 static enum err round_add_effect(struct round *r, const struct controller_mutation *m,
-                                 const struct meta_topic *topic)
+                                 const struct meta_topic *topic, int32_t from)
 {
     if (r->effects_count == r->effects_max) {
         size_t max = r->effects_max ? r->effects_max * 2 : 16;
@@ -49,7 +51,8 @@ static enum err round_add_effect(struct round *r, const struct controller_mutati
         r->effects_max = max;
     }
     r->effects[r->effects_count++] = (struct round_effect){
-        m->kind, topic ? controller_topic_ref(topic) : NULL, m->resource, m->name};
+        m->kind, topic ? controller_topic_ref(topic) : NULL, from, m->resource, m->name};
+    r->has_deletions = r->has_deletions || m->kind == CONTROLLER_DELETE_TOPIC;
     return ERR_OK;
 }
 
@@ -59,8 +62,10 @@ static void round_undo(struct round *r, size_t from)
     const struct controller_hooks *h = &r->c->options.hooks;
     while (r->effects_count > from) {
         struct round_effect *e = &r->effects[--r->effects_count];
-        if (e->kind == CONTROLLER_CREATE_TOPIC && h->on_topic_removed) {
-            h->on_topic_removed(h->ctx, e->topic);
+        bool is_creation =
+            e->kind == CONTROLLER_CREATE_TOPIC || e->kind == CONTROLLER_CREATE_PARTITIONS;
+        if (is_creation && h->on_partitions_undone) {
+            h->on_partitions_undone(h->ctx, e->topic, e->from);
         }
         controller_topic_unref(e->topic);
     }
@@ -73,7 +78,7 @@ static enum err round_make_replicas(struct round *r, const struct controller_mut
     const struct controller_hooks *h = &r->c->options.hooks;
     const struct meta_topic *topic = meta_topic_by_id(r->d.image, m->id);
     CHECK(topic != NULL);
-    enum err e = round_add_effect(r, m, topic);
+    enum err e = round_add_effect(r, m, topic, from);
     if (!e && h->on_partitions_added) {
         e = h->on_partitions_added(h->ctx, r->d.image, topic, from);
     }
@@ -97,10 +102,10 @@ static enum err round_mutate(struct round *r, struct controller_mutation *m, boo
             e = round_make_replicas(r, m, from);
             break;
         case CONTROLLER_DELETE_TOPIC:
-            e = round_add_effect(r, m, held);
+            e = round_add_effect(r, m, held, 0);
             break;
         case CONTROLLER_ALTER_CONFIG:
-            e = round_add_effect(r, m, NULL);
+            e = round_add_effect(r, m, NULL, 0);
             break;
         case CONTROLLER_PRODUCER_IDS:
             break;
@@ -178,13 +183,30 @@ static void round_answer(struct controller_request *request, enum err committed)
     request->done(request);
 }
 
-static void controller_round(struct controller *c, struct sys_msg *first, struct sys_msg *end)
+/* The logs of a deleted topic go after the round, those of a new one come within it, and both may
+ * have the same name: the new one waits for the next round. */
+static bool round_must_end(const struct round *r, const struct controller_request *request)
+{
+    for (size_t i = 0; r->has_deletions && i < request->mutations_count; i++) {
+        if (request->mutations[i].kind == CONTROLLER_CREATE_TOPIC) { return true; }
+    }
+    return false;
+}
+
+/* Carries out requests from first on, before end. The first that has to wait for another round. */
+static struct sys_msg *controller_round(struct controller *c, struct sys_msg *first,
+                                        struct sys_msg *end)
 {
     struct round r = {.c = c};
     enum err e = deciding_init(&r.d, c->image, c->options.sys, c->options.node_id, c->broker_epoch,
                                c->options.statics);
     for (struct sys_msg *m = first; m != end && !e; m = m->next) {
-        round_request(&r, CONTAINER_OF(m, struct controller_request, msg));
+        struct controller_request *request = CONTAINER_OF(m, struct controller_request, msg);
+        if (round_must_end(&r, request)) {
+            end = m;
+            break;
+        }
+        round_request(&r, request);
     }
     if (!e) { e = round_commit(&r); }
     if (!e) { round_finish(&r); }
@@ -200,6 +222,7 @@ static void controller_round(struct controller *c, struct sys_msg *first, struct
         err_ignore(journal_snapshot(c->journal, c->image, sys_wall_ms(c->options.sys)),
                    "logged; the log files stay and are replayed instead");
     }
+    return end;
 }
 
 /* Requests that may join one round: until their records could pass the largest batch. */
@@ -216,8 +239,7 @@ static uint64_t controller_step(void *ctx, uint64_t now_ns)
             if (end != first && weight > CONTROLLER_RECORDS_BYTES_MAX) { break; }
             end = end->next;
         }
-        controller_round(c, first, end);
-        first = end;
+        first = controller_round(c, first, end);
     }
     return SYS_NEVER;
 }

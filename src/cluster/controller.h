@@ -75,10 +75,12 @@ struct controller_request {
 struct controller_hooks {
     void *ctx;
     /* Partitions [from, count of topic) of a topic in 'next' are about to be shown: make their
-     * replicas. An error refuses the mutation; what was made for it is taken back with
-     * on_topic_removed or stays unused. */
+     * replicas. An error refuses the mutation. */
     enum err (*on_partitions_added)(void *ctx, const struct meta_image *next,
                                     const struct meta_topic *topic, int32_t from);
+    /* These partitions will not be shown after all (their mutation or its sync failed): take back
+     * what was made of them. */
+    void (*on_partitions_undone)(void *ctx, const struct meta_topic *topic, int32_t from);
     /* The image that no longer holds this topic is published. */
     void (*on_topic_removed)(void *ctx, const struct meta_topic *topic);
     /* Overrides of a resource changed; the image that holds them is published. */

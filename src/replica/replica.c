@@ -260,7 +260,10 @@ static bool add_partition(void *ctx, const struct meta_partition *mp)
 {
     struct add_walk *w = ctx;
     struct log *log = dirs_find(w->m, w->topic->name, mp->index);
-    if (log) {
+    if (log && !uuid_eq(log_topic_id(log), w->topic->id)) {
+        w->err =
+            ERR_BUSY; /* of an older topic, whose removal failed: the next start sets it aside */
+    } else if (log) {
         log_set_config(log, &w->config);
     } else {
         struct logdir *dir = dir_choose(w->m);
@@ -386,14 +389,15 @@ static void partition_forget(struct replica_manager *m, struct partition *p)
     }
 }
 
-void replica_remove_topic(struct replica_manager *m, const struct meta_topic *topic)
+void replica_remove_partitions(struct replica_manager *m, const struct meta_topic *topic,
+                               int32_t from)
 {
-    int32_t count = meta_topic_partitions_count(topic);
+    int32_t count = meta_topic_partitions_count(topic) - from;
     struct partition **gone = mem_array((size_t)count, sizeof(struct partition *));
     /* Without memory the logs stay; the next start finds them without a topic, sets them aside. */
     if (!gone) { return; }
     for (int32_t i = 0; i < count; i++) {
-        gone[i] = table_take(m, topic->id, i);
+        gone[i] = table_take(m, topic->id, from + i);
         if (!gone[i]) { continue; }
         partition_end(gone[i], PARTITION_DELETED);
         partition_forget(m, gone[i]);

@@ -77,7 +77,9 @@ void replica_destroy(struct replica_manager *m, bool is_clean, int64_t broker_ep
 
 NODISCARD enum err replica_add_partitions(struct replica_manager *m, const struct meta_image *next,
                                           const struct meta_topic *topic, int32_t from);
-void replica_remove_topic(struct replica_manager *m, const struct meta_topic *topic);
+/* The partitions from 'from' on are gone, with their logs. */
+void replica_remove_partitions(struct replica_manager *m, const struct meta_topic *topic,
+                               int32_t from);
 /* Topic and broker overrides that concern logs take effect. */
 void replica_config_changed(struct replica_manager *m, const struct meta_image *image,
                             enum meta_resource type, struct slice name);

@@ -90,6 +90,33 @@ static void test_requests_that_wait_together_share_one_sync(void **state)
     assert_int_equal(syncs() - before, 2);
 }
 
+/* Both have the same name on disk: the old replicas are gone before the new ones come. */
+static void test_a_topic_that_replaces_another_waits_for_its_removal(void **state)
+{
+    struct fixture *f = *state;
+    struct uuid id = create(f, "name", 1);
+    struct controller_mutation first = create_of("first", 1), again = create_of("name", 2);
+    struct controller_mutation gone = {.kind = CONTROLLER_DELETE_TOPIC, .id = id};
+    static struct asked asked[3];
+    f->trace[0] = '\0';
+    int before = syncs();
+    device(true, false);
+    ask_begin(f, &asked[0], &first, 1, false);
+    await_device();
+    ask_begin(f, &asked[1], &gone, 1, false);
+    ask_begin(f, &asked[2], &again, 1, false);
+    device(false, false);
+    for (int i = 0; i < 3; i++) {
+        ask_end(f, &asked[i]);
+    }
+    assert_int_equal(gone.result, ERR_OK);
+    assert_int_equal(again.result, ERR_OK);
+    assert_string_equal(f->trace,
+                        "add first 0-1 hidden; remove name hidden; add name 0-2 hidden; ");
+    assert_int_equal(syncs() - before, 3);
+    assert_int_equal(partitions_of(f, "name"), 2);
+}
+
 /* [CTL-1] */
 static void test_nothing_is_seen_before_it_is_on_the_device(void **state)
 {
@@ -131,7 +158,7 @@ static void test_after_a_failed_sync_everything_is_refused_and_reads_go_on(void 
     ask(f, m, 2, false);
     assert_int_equal(m[0].result, ERR_IO);
     assert_int_equal(m[1].result, ERR_EXISTS); /* its own reason, as it was decided */
-    assert_string_equal(f->trace, "add lost 0-2 hidden; remove lost hidden; ");
+    assert_string_equal(f->trace, "add lost 0-2 hidden; undo lost 0-2 hidden; ");
     device(false, false); /* the device says yes again, and is not believed */
     int before = syncs();
     struct controller_mutation later[] = {create_of("later", 1), {.kind = CONTROLLER_PRODUCER_IDS}};
@@ -173,7 +200,7 @@ static void test_a_full_disk_refuses_until_there_is_room(void **state)
     limit_files(RLIM_INFINITY);
     assert_int_equal(m.result, ERR_NOSPACE);
     assert_int_equal(partitions_of(f, "full"), -1);
-    assert_string_equal(f->trace, "add full 0-2 hidden; remove full hidden; ");
+    assert_string_equal(f->trace, "add full 0-2 hidden; undo full 0-2 hidden; ");
     create(f, "full", 2);
     fixture_shut(f);
     assert_int_equal(fixture_open(f), ERR_OK);
@@ -187,6 +214,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(test_requests_that_wait_together_share_one_sync),
+        CASE(test_a_topic_that_replaces_another_waits_for_its_removal),
         CASE(test_nothing_is_seen_before_it_is_on_the_device),
         CASE(test_what_asks_for_nothing_waits_for_no_device),
         CASE(test_after_a_failed_sync_everything_is_refused_and_reads_go_on),

@@ -64,7 +64,13 @@ static inline enum err fx_added(void *ctx, const struct meta_image *next,
 static inline void fx_removed(void *ctx, const struct meta_topic *topic)
 {
     struct fixture *f = ctx;
-    replica_remove_topic(f->replicas, topic);
+    replica_remove_partitions(f->replicas, topic, 0);
+}
+
+static inline void fx_undone(void *ctx, const struct meta_topic *topic, int32_t from)
+{
+    struct fixture *f = ctx;
+    replica_remove_partitions(f->replicas, topic, from);
 }
 
 static inline void fx_config(void *ctx, const struct meta_image *image, enum meta_resource type,
@@ -107,6 +113,7 @@ static inline void fx_start(struct fixture *f)
                                     .publisher = &f->publisher,
                                     .hooks = {.ctx = f,
                                               .on_partitions_added = fx_added,
+                                              .on_partitions_undone = fx_undone,
                                               .on_topic_removed = fx_removed,
                                               .on_config_changed = fx_config}};
     assert_int_equal(controller_create(&co, &f->controller), ERR_OK);

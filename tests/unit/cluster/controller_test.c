@@ -95,8 +95,17 @@ static void test_a_topic_without_replicas_is_not_shown(void **state)
     assert_int_equal(m[1].result, ERR_OK);
     assert_int_equal(partitions_of(f, "full"), -1);
     assert_string_equal(override_of(f, META_RESOURCE_BROKER, "", "max.connections", buf), "5");
-    assert_string_equal(f->trace, "add full 0-2 hidden; remove full hidden; config 4/; ");
+    assert_string_equal(f->trace, "add full 0-2 hidden; undo full 0-2 hidden; config 4/; ");
     create(f, "full", 2); /* the name is free */
+    f->trace[0] = '\0';
+    f->refuse = ERR_NOSPACE;
+    struct controller_mutation more = {
+        .kind = CONTROLLER_CREATE_PARTITIONS, .id = topic_id(f, "full"), .partitions_count = 5};
+    ask(f, &more, 1, false);
+    f->refuse = ERR_OK;
+    assert_int_equal(more.result, ERR_NOSPACE);
+    assert_int_equal(partitions_of(f, "full"), 2);
+    assert_string_equal(f->trace, "add full 2-5 shown; undo full 2-5 shown; ");
 }
 
 static void test_everything_is_there_after_the_next_start(void **state)

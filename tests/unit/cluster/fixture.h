@@ -69,6 +69,13 @@ static inline void hook_removed(void *ctx, const struct meta_topic *topic)
     note(f, "remove %s %s; ", topic->name, where(f, topic));
 }
 
+static inline void hook_undone(void *ctx, const struct meta_topic *topic, int32_t from)
+{
+    struct fixture *f = ctx;
+    note(f, "undo %s %d-%d %s; ", topic->name, from, meta_topic_partitions_count(topic),
+         where(f, topic));
+}
+
 static inline void hook_config(void *ctx, const struct meta_image *image, enum meta_resource type,
                                struct slice name)
 {
@@ -88,6 +95,7 @@ static inline enum err fixture_open(struct fixture *f)
                                    .publisher = &f->publisher,
                                    .hooks = {.ctx = f,
                                              .on_partitions_added = hook_added,
+                                             .on_partitions_undone = hook_undone,
                                              .on_topic_removed = hook_removed,
                                              .on_config_changed = hook_config}};
     meta_publisher_init(&f->publisher, meta_create());
@@ -200,6 +208,16 @@ static inline const char *override_of(struct fixture *f, enum meta_resource type
     snprintf(buf, 256, "%s", text ? text : "-");
     meta_unref(image);
     return buf;
+}
+
+static inline struct uuid topic_id(struct fixture *f, const char *name)
+{
+    struct meta_image *image = meta_latest(&f->publisher);
+    const struct meta_topic *t = meta_topic(image, slice_str(name));
+    assert_non_null(t);
+    struct uuid id = t ? t->id : (struct uuid){0};
+    meta_unref(image);
+    return id;
 }
 
 static inline int32_t partitions_of(struct fixture *f, const char *name)

@@ -305,7 +305,7 @@ static void test_a_removed_topic_ends_what_waits_for_it(void **state)
     struct delayed_produce produce = {.items = &wanted, .items_count = 1};
     assert_false(is_complete(&delayed_fetch_type, &fetch.op));
     assert_false(is_complete(&delayed_produce_type, &produce.op));
-    replica_remove_topic(f->m, meta_topic(f->image, SLICE_LIT("t")));
+    replica_remove_partitions(f->m, meta_topic(f->image, SLICE_LIT("t")), 0);
     assert_int_equal(partition_state(p), PARTITION_DELETED);
     assert_true(is_complete(&delayed_fetch_type, &fetch.op));
     assert_true(is_complete(&delayed_produce_type, &produce.op));
@@ -314,6 +314,51 @@ static void test_a_removed_topic_ends_what_waits_for_it(void **state)
     assert_int_equal(replica_partitions_count(f->m), 0);
     delayed_fetch_fini(&fetch);
     delayed_produce_fini(&produce);
+    partition_unref(p);
+}
+
+/* Partitions that were made for a mutation that failed: the topic's others stay as they are. */
+static void test_only_the_new_partitions_are_taken_back(void **state)
+{
+    struct fixture *f = *state;
+    start(f, LOG_FLUSH_OS);
+    const struct meta_topic *t = put_topic(f, "t", 1, 5);
+    struct uuid id = t->id;
+    for (int i = 0; i < 2; i++) { /* taken back, they can be made again */
+        assert_int_equal(replica_add_partitions(f->m, f->image, t, i ? 3 : 0), ERR_OK);
+        assert_int_equal(replica_partitions_count(f->m), 5);
+        struct partition *p = replica_find(f->m, id, 4), *kept = replica_find(f->m, id, 2);
+        append(f, kept, 2);
+        replica_remove_partitions(f->m, t, 3);
+        assert_int_equal(partition_state(p), PARTITION_DELETED);
+        assert_int_equal(partition_state(kept), PARTITION_ONLINE);
+        assert_int_equal(partition_hw(kept), 2 * (i + 1));
+        assert_int_equal(replica_partitions_count(f->m), 3);
+        assert_int_equal(logdir_logs_count(replica_dir(f->m, 0)), 3);
+        partition_unref(p);
+        partition_unref(kept);
+    }
+}
+
+/* Its removal failed: what it holds is not the new topic's. */
+static void test_the_log_of_an_older_topic_is_never_taken_for_a_new_one(void **state)
+{
+    struct fixture *f = *state;
+    start(f, LOG_FLUSH_OS);
+    struct partition *old = make(f, "t", 1);
+    append(f, old, 3);
+    f->buf.size = 0;
+    apply(f, record_remove_topic(&f->buf, old->topic_id));
+    const struct meta_topic *t = put_topic(f, "t", 2, 1);
+    assert_int_equal(replica_add_partitions(f->m, f->image, t, 0), ERR_BUSY);
+    assert_null(replica_find(f->m, t->id, 0));
+    partition_unref(old);
+    stop(f);
+    start(f, LOG_FLUSH_OS);
+    assert_int_equal(replica_load(f->m, f->image), ERR_OK);
+    struct partition *p = replica_find(f->m, t->id, 0);
+    assert_non_null(p);
+    assert_int_equal(partition_hw(p), 0); /* the older one was set aside */
     partition_unref(p);
 }
 
@@ -339,7 +384,7 @@ static void test_a_deleted_topics_name_is_free_for_another(void **state)
     append(f, p, 3);
     partition_unref(p);
     struct uuid id = meta_topic(f->image, SLICE_LIT("t"))->id;
-    replica_remove_topic(f->m, meta_topic(f->image, SLICE_LIT("t")));
+    replica_remove_partitions(f->m, meta_topic(f->image, SLICE_LIT("t")), 0);
     f->buf.size = 0;
     apply(f, record_remove_topic(&f->buf, id));
     p = make(f, "t", 2);
@@ -536,6 +581,8 @@ int main(void)
         CASE(test_a_fetch_does_not_count_what_is_not_readable),
         CASE(test_what_is_not_data_ends_a_fetch_too),
         CASE(test_a_removed_topic_ends_what_waits_for_it),
+        CASE(test_only_the_new_partitions_are_taken_back),
+        CASE(test_the_log_of_an_older_topic_is_never_taken_for_a_new_one),
         CASE(test_a_stopping_broker_ends_what_waits),
         CASE(test_a_deleted_topics_name_is_free_for_another),
         CASE(test_a_partition_without_a_log_gets_an_empty_one),
