@@ -277,7 +277,7 @@ static enum kafka_error begin_incremental(struct fetch_sessions *all, const stru
     if (!s) { return KAFKA_FETCH_SESSION_ID_NOT_FOUND; }
     if (m->session_epoch != s->epoch) { return KAFKA_INVALID_FETCH_SESSION_EPOCH; }
     if (s->by_id != (version >= 13)) { return KAFKA_FETCH_SESSION_TOPIC_ID_ERROR; }
-    s->epoch = s->epoch == INT32_MAX ? 1 : s->epoch + 1; /* [FS-1] */
+    s->epoch = fetch_session_next_epoch(s->epoch);
     s->used_ns = now_ns;
     list_remove(&s->node);
     list_add_tail(&all->by_use, &s->node);

@@ -40,6 +40,12 @@ struct fetch_context {
     size_t wants_count;
 };
 
+/* [FS-1] */
+static inline int32_t fetch_session_next_epoch(int32_t epoch)
+{
+    return epoch == INT32_MAX ? 1 : epoch + 1;
+}
+
 struct fetch_sessions *fetch_sessions_create(struct sys *sys, size_t sessions_max);
 void fetch_sessions_destroy(struct fetch_sessions *s); /* accepts NULL */
 size_t fetch_sessions_count(struct fetch_sessions *s);

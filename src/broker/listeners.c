@@ -111,7 +111,7 @@ static enum err parse_advertised(struct listeners *l, const char *text, char *me
             return bad_endpoint("advertised.listeners", part, message);
         }
         struct listener_row *row = row_find(l, name);
-        if (!row || host[0] == '\0' || strcmp(host, "0.0.0.0") == 0) {
+        if (!row || host[0] == '\0' || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0) {
             snprintf(message, LISTENERS_MESSAGE_SIZE,
                      row ? "advertised.listeners: %s needs a host that clients can reach"
                          : "advertised.listeners: %s is not in listeners",

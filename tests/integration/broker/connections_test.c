@@ -158,10 +158,10 @@ static void test_an_idle_connection_costs_little(void **state)
     wire_buf_fini(&c.out);
 }
 
-/* The same connections again cost nothing more: what they used was given back. */
+/* As many connections again cost nothing more: what they used was given back. */
 static void test_connections_that_come_and_go_leave_nothing(void **state)
 {
-    enum { ROUNDS = 4, COUNT = 200 };
+    enum { ROUNDS = 10, COUNT = 200, SLACK = 64 << 10 };
     struct fixture *f = *state;
     int fds[COUNT];
     int64_t after[ROUNDS];
@@ -181,7 +181,8 @@ static void test_connections_that_come_and_go_leave_nothing(void **state)
         await_connections(f, 1);
         after[r] = atomic_load(&heap_bytes);
     }
-    assert_true(after[ROUNDS - 1] <= after[1]);
+    /* Pools may be caught a little fuller; what leaks grows with each round. */
+    assert_true(after[ROUNDS - 1] - after[1] < SLACK);
     client_close(&c);
 }
 

@@ -154,6 +154,35 @@ static void test_epochs_rise_one_by_one(void **state)
     assert_int_equal(ask(f, VERSION, id, 3, 0, 0), KAFKA_NONE); /* the refusals took no epoch */
 }
 
+/* 0 and -1 mean something else: an epoch that went round skips them. */
+static void test_an_epoch_goes_round_to_1(void **state)
+{
+    (void)state;
+    assert_int_equal(fetch_session_next_epoch(1), 2);
+    assert_int_equal(fetch_session_next_epoch(INT32_MAX - 1), INT32_MAX);
+    assert_int_equal(fetch_session_next_epoch(INT32_MAX), 1);
+}
+
+/* [FS-2] */
+static void test_a_partition_is_in_a_session_once(void **state)
+{
+    struct fixture *f = *state;
+    int32_t id = open_session(f, 0, 3);
+    assert_int_equal(ask(f, VERSION, id, 1, 1, 3), KAFKA_NONE);
+    expect_wants(f, "0 1 2 3");
+}
+
+/* Epochs other than 0 say that there was a session. */
+static void test_a_session_that_never_was_is_not_found(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(ask(f, VERSION, 0, 1, 0, 1), KAFKA_FETCH_SESSION_ID_NOT_FOUND);
+    assert_int_equal(ask(f, VERSION, 77, 5, 0, 1), KAFKA_FETCH_SESSION_ID_NOT_FOUND);
+    assert_int_equal(ask(f, VERSION, 77, -1, 0, 1), KAFKA_NONE); /* ends nothing, reads once */
+    assert_int_equal(f->context.session_id, 0);
+    expect_wants(f, "0");
+}
+
 static void test_epoch_0_begins_anew_and_minus_1_ends(void **state)
 {
     struct fixture *f = *state;
@@ -238,6 +267,9 @@ int main(void)
         CASE(test_without_a_session_the_request_says_all),
         CASE(test_a_session_remembers_what_is_not_named_again),
         CASE(test_epochs_rise_one_by_one),
+        CASE(test_an_epoch_goes_round_to_1),
+        CASE(test_a_partition_is_in_a_session_once),
+        CASE(test_a_session_that_never_was_is_not_found),
         CASE(test_epoch_0_begins_anew_and_minus_1_ends),
         CASE(test_an_incremental_answer_shows_what_changed),
         CASE(test_who_got_records_comes_last_next_time),

@@ -96,6 +96,21 @@ static void test_the_control_plane_is_named(void **state)
     assert_true(found.rows[1].is_control);
 }
 
+static void test_the_control_plane_has_an_older_and_a_newer_name(void **state)
+{
+    (void)state;
+    put("listeners", "PLAINTEXT://127.0.0.1:1,ONE://127.0.0.1:2,PLAINTEXT2://127.0.0.1:3");
+    put("listener.security.protocol.map", "PLAINTEXT2:PLAINTEXT"); /* control needs no entry */
+    put("controller.listener.names", "ONE");
+    assert_int_equal(parse(), ERR_OK);
+    assert_true(found.rows[1].is_control);
+    put("control.plane.listener.name", "PLAINTEXT2"); /* ours counts when both are there */
+    put("listener.security.protocol.map", "ONE:PLAINTEXT,PLAINTEXT2:PLAINTEXT");
+    assert_int_equal(parse(), ERR_OK);
+    assert_false(found.rows[1].is_control);
+    assert_true(found.rows[2].is_control);
+}
+
 static void test_what_is_wrong_is_said(void **state)
 {
     (void)state;
@@ -112,7 +127,9 @@ static void test_what_is_wrong_is_said(void **state)
     refuse("advertised.listeners", "OTHER://h:1", "is not in listeners");
     refuse("advertised.listeners", "PLAINTEXT://:1", "a host that clients can reach");
     refuse("advertised.listeners", "PLAINTEXT://0.0.0.0:1", "a host that clients can reach");
+    refuse("advertised.listeners", "PLAINTEXT://[::]:1", "a host that clients can reach");
     refuse("advertised.listeners", "PLAINTEXT", "advertised.listeners");
+    refuse("advertised.listeners", "PLAINTEXT://h:70000", "advertised.listeners");
 }
 
 static void test_there_is_a_limit_of_listeners(void **state)
@@ -138,6 +155,7 @@ int main(void)
         CASE(test_each_listener_has_a_name_a_host_and_a_port),
         CASE(test_a_listener_is_advertised_as_asked),
         CASE(test_the_control_plane_is_named),
+        CASE(test_the_control_plane_has_an_older_and_a_newer_name),
         CASE(test_what_is_wrong_is_said),
         CASE(test_there_is_a_limit_of_listeners),
     };
