@@ -4,8 +4,8 @@
     run.py [--full] [--only NAME ...] [--broker kafka]
 
 --only takes file names without "test_" (kcat, java, recovery). --broker kafka runs the same tests
-against Apache Kafka 4.4: what they expect must be what Kafka does. --full adds kafka-python and
-franz-go. What the clients need is fetched first, once (setup.sh)."""
+against Apache Kafka 4.4: what they expect must be what Kafka does. --full adds kafka-python,
+franz-go and the long load. What the clients need is fetched first, once (setup.sh)."""
 
 import argparse
 import glob
@@ -16,7 +16,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CASES = os.path.join(os.path.dirname(HERE), "cases")
-FULL_ONLY = ("kafka_python", "franz_go")
+FULL_ONLY = ("kafka_python", "franz_go", "load")
 
 
 def names(only, full):

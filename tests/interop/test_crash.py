@@ -3,17 +3,14 @@
 The producers are librdkafka's, idempotent, acks=all; they go on over the crash and retry by
 themselves. What they may leave behind is exactly what they sent."""
 
-import json
-import os
 import random
-import subprocess
-import sys
 import threading
 import time
 import unittest
 import zlib
 
 import fixture
+from load import run_load
 
 fixture.need_packages("confluent-kafka==2.16.1")
 import confluent_kafka as ck  # noqa: E402
@@ -187,17 +184,7 @@ class GroupFlushTest(CrashTest):
 
     def test_a_real_load_reads_back_what_was_acknowledged(self):
         """bench_load: an idempotent producer for each codec, three topics of twelve partitions."""
-        program = os.environ.get("BARNABAS_BIN") or os.path.join(fixture.ROOT,
-                                                                 "build/release/barnabas")
-        load = os.path.join(os.path.dirname(program), "bench", "bench_load")
-        if fixture.is_kafka() or not os.path.exists(load):
-            self.skipTest("no bench_load beside the program")
-        out = fixture.run([sys.executable, os.path.join(fixture.HERE, "load_kill9.py"),
-                           "--records", "200000", "--load", load, "--port",
-                           str(fixture.free_port()), "--start",
-                           f"{program} serve --override listeners=PLAINTEXT://127.0.0.1:{{port}}"
-                           " --override log.dirs={data}"], 240, stdin=subprocess.DEVNULL).stdout
-        found = next(json.loads(line) for line in out.splitlines() if line.startswith(b"{"))
+        found = run_load(200000, 240)
         self.assertEqual((200000, 200000, True), (found["acked"], found["found"], found["good"]))
 
 
