@@ -138,6 +138,44 @@ class GroupTrace(TraceCase):
             since = append if path == append.file else made
             self.assertTrue(self.sync_between(calls, since, answer, path), f"{path} not synced")
 
+    def test_a_rolled_segments_name_is_synced_before_its_first_acknowledgement(self):
+        topic = self.create(configs={"segment.bytes": "1048576"})
+        self.store(topic, raw.batch([os.urandom(900000)]))
+        self.start_trace()
+        for _ in range(3):
+            self.store(topic, raw.batch([os.urandom(900000)]))
+        calls = self.traced()
+        appends, answers = self.appends(calls, topic), self.answers(calls)
+        self.assertEqual([f"{offset:020}.log" for offset in (1, 2, 3)],
+                         [os.path.basename(call.file) for call in appends])
+        for append in appends:
+            answer = next(call for call in answers if call.start > append.start)
+            made = next(call for call in calls if call.name == "openat" and "O_CREAT" in call.text
+                        and os.path.basename(append.file) in call.text)
+            self.assertTrue(self.sync_between(calls, append, answer, append.file))
+            self.assertTrue(self.sync_between(calls, made, answer, os.path.dirname(append.file)),
+                            f"the name of {append.file} was not synced")
+
+    def test_an_acknowledgement_of_many_partitions_follows_a_sync_of_each(self):
+        for count in (3, 60):
+            with self.subTest(partitions=count):
+                topic = self.create(count)
+                self.trace_path += str(count)
+                self.start_trace()
+                answer = self.link.call("Produce", 9, {
+                    "Acks": -1, "TimeoutMs": 30000, "TopicData": [{"Name": topic, "PartitionData": [
+                        {"Index": part, "Records": raw.batch([b"x"])} for part in range(count)]}]})
+                self.assertEqual({0}, {part["ErrorCode"] for part
+                                       in answer["Responses"][0]["PartitionResponses"]})
+                calls = self.traced()
+                appends = self.appends(calls, topic)
+                self.assertEqual(count, len({append.file for append in appends}))
+                sent = next(call for call in self.answers(calls)
+                            if call.start > max(append.start for append in appends))
+                for append in appends:
+                    self.assertTrue(self.sync_between(calls, append, sent, append.file),
+                                    f"answered before a sync: {append}")
+
     def test_records_are_readable_only_after_a_sync(self):
         topic = self.create()
         self.start_trace()
