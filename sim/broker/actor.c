@@ -40,6 +40,15 @@ static bool is_retriable(int16_t code)
            code == CODE_STORAGE;
 }
 
+/* Nothing made this answer late: no fault since the request, none before it on its connection. */
+static void check_prompt(const struct actor *a, const struct pending *p, uint64_t since_ns)
+{
+    uint64_t late = sim_now_ns(a->world->sim) - since_ns;
+    CHECKF(a->world->troubled_ns >= p->sent_ns || late <= a->world->patience_ns,
+           "[ACT-4] the answer to api %d on %u/%" PRId64 " is %" PRIu64 " ns late", p->api,
+           p->partition, p->offset, late);
+}
+
 /* ---- produce ---- */
 
 static void put_produce(struct bytes *body, const struct actor *a, const struct actor_batch *b,
@@ -69,8 +78,11 @@ static void actor_send_batch(struct actor *a, const struct actor_batch *b, int16
 {
     struct bytes body = {0};
     put_produce(&body, a, b, acks);
-    struct pending note = {
-        .partition = a->partition, .first = b->first, .count = b->count, .was_head = was_head};
+    struct pending note = {.partition = a->partition,
+                           .first = b->first,
+                           .count = b->count,
+                           .was_head = was_head,
+                           .is_first = a->conn.count == 0};
     conn_send(&a->conn, API_PRODUCE, 8, &body, acks == 0 ? NULL : &note);
     bytes_free(&body);
 }
@@ -133,6 +145,7 @@ static void on_produced(struct actor *a, const struct pending *p, struct look *l
     (void)look_int(l, 4);
     CHECK(topics == 1 && partitions == 1 && index == p->partition);
     CHECK(slice_eq_str(name, ACTOR_TOPIC));
+    if (p->is_first) { check_prompt(a, p, p->sent_ns); }
     if (a->kind == ACTOR_IDEMPOTENT) {
         window_answer(a, p, code, base_offset);
         return;
@@ -262,21 +275,6 @@ static void on_fetch_code(struct actor *a, const struct pending *p, int16_t code
     actor_sleep(a, 100);
 }
 
-#define FETCH_SLEEP_MAX_NS (120 * SYS_MS)
-
-/* [ACT-4] */
-static void check_wakeup(const struct actor *a, const struct pending *p)
-{
-    if (p->wants_bytes == 0 || a->world->troubled_ns >= p->sent_ns) { return; }
-    uint64_t known = ghost_known_ns(a->world->ghost, p->partition, p->offset, p->wants_bytes);
-    if (known == SYS_NEVER) { return; }
-    uint64_t since = known > p->sent_ns ? known : p->sent_ns;
-    uint64_t late = sim_now_ns(a->world->sim) - since;
-    CHECKF(late <= FETCH_SLEEP_MAX_NS,
-           "[ACT-4] the fetch of %u/%" PRId64 " slept %" PRIu64 " ns over its %zu bytes",
-           p->partition, p->offset, late, p->wants_bytes);
-}
-
 static void on_fetched(struct actor *a, const struct pending *p, struct look *l)
 {
     (void)look_int(l, 4);
@@ -305,7 +303,10 @@ static void on_fetched(struct actor *a, const struct pending *p, struct look *l)
         return;
     }
     ghost_answered_hw(a->world->ghost, p->partition, hw, p->hw_known);
-    check_wakeup(a, p);
+    uint64_t known = ghost_known_ns(a->world->ghost, p->partition, p->offset, p->wants_bytes);
+    if (p->wants_bytes > 0 && known != SYS_NEVER) {
+        check_prompt(a, p, known > p->sent_ns ? known : p->sent_ns);
+    }
     /* With something to read an empty answer is due early too: its page went cold meanwhile. */
     if (records.size == 0 && hw <= p->offset && p->is_waiting && !a->world->is_stopping) {
         uint64_t due_ns = p->sent_ns + p->wait_ms * SYS_MS;

@@ -30,6 +30,7 @@ struct actor_world {
     uint16_t port; /* 0: the broker is not there */
     uint32_t partitions_count;
     uint64_t pace_ms; /* between two sends of a client, at most */
+    uint64_t patience_ns; /* how late an answer may be, for how often fibers are preempted */
     uint64_t troubled_ns; /* until when a fault made waiting longer than it should be */
     bool is_draining; /* nothing new */
     bool is_stopping; /* the broker is: waiting ends early */

@@ -33,6 +33,7 @@ struct pending {
     int64_t hw_known;
     uint32_t wait_ms;
     bool was_head;
+    bool is_first; /* no other request waited on the connection */
     size_t wants_bytes; /* so many end the wait; 0: not looked at */
     bool is_waiting; /* an empty answer may not come before wait_ms */
 };

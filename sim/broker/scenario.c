@@ -474,14 +474,17 @@ static void add_actors(struct scenario *s)
     }
 }
 
-static struct sim *world_of(const struct scenario_options *o)
+static unsigned preempt_of(uint64_t seed)
 {
     static const unsigned preempt[] = {0, 20, 100, 300};
-    static const unsigned shorts[] = {0, 200};
-    uint64_t x = o->seed * 0x9e3779b97f4a7c15ULL >> 32;
+    return preempt[(seed * 0x9e3779b97f4a7c15ULL >> 32) % COUNT_OF(preempt)];
+}
+
+static struct sim *world_of(const struct scenario_options *o)
+{
     return sim_create(&(struct sim_options){.seed = o->seed,
-                                            .preempt_permille = preempt[x % 4],
-                                            .short_permille = shorts[x / 4 % 2],
+                                            .preempt_permille = preempt_of(o->seed),
+                                            .short_permille = o->seed % 2 ? 200 : 0,
                                             .trace = o->trace});
 }
 
@@ -498,6 +501,7 @@ void scenario_run(const struct scenario_options *options, struct scenario_result
     s->world = (struct actor_world){.sim = s->sim,
                                     .host = s->host,
                                     .partitions_count = PARTITIONS,
+                                    .patience_ns = (30 + preempt_of(options->seed) / 3) * SYS_MS,
                                     .pace_ms = paces[sim_below(s->sim, COUNT_OF(paces))]};
     s->world.ghost = ghost_create(s->sim, PARTITIONS);
     disk(s)->space_bytes = UINT64_MAX;
