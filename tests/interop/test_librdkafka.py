@@ -21,7 +21,8 @@ def text(data):
 
 class ClientTest(fixture.BrokerTest):
     def config(self, **more):
-        return {"bootstrap.servers": self.broker.bootstrap, "socket.timeout.ms": 20000, "log_level": 3,
+        return {"bootstrap.servers": self.broker.bootstrap, "socket.timeout.ms": 20000,
+                "log_level": 3,
                 **{key.replace("_", "."): value for key, value in more.items()}}
 
     def produce(self, topic, items, **config):
