@@ -295,7 +295,8 @@ static enum err lower_mark(struct log *log, int64_t offset, int64_t base, uint64
 #ifdef MUTANT_MARK_NOT_LOWERED
     return ERR_OK;
 #endif
-    if (!log->env->lower_mark) { return ERR_OK; }
+    /* Above the mark there is nothing to lower: a mark here would speak of bytes not yet synced. */
+    if (!log->env->lower_mark || offset >= log_synced(log)) { return ERR_OK; }
     struct log_mark mark = {
         .offset = offset, .base = base, .pos = pos, .epoch = epochs_latest(&log->epochs)};
     return log->env->lower_mark(log->env->ctx, log, &mark);

@@ -208,6 +208,29 @@ static enum err scan_segment(struct scan *s, uint32_t i) NO_THREAD_SAFETY
 
 /* ---- what to do with what was found ---- */
 
+/* What is gone must not come back beside what is written in its place. */
+static enum err sync_unlinked(struct log *log) HOLDS(log->lock);
+static enum err sync_unlinked(struct log *log)
+{
+    char path[LOG_PATH_SIZE];
+    log_path_dir(log, path);
+    return sys_dir_sync(log->env->sys, path);
+}
+
+static enum err unlink_segment(struct log *log, struct segment *g) HOLDS(log->lock);
+static enum err unlink_segment(struct log *log, struct segment *g)
+{
+    static const char *const suffixes[] = {".log", ".index", ".timeindex", ".snapshot"};
+    char path[LOG_PATH_SIZE];
+    for (size_t k = 0; k < COUNT_OF(suffixes); k++) {
+        log_path_segment(log, g->base, suffixes[k], path);
+        enum err e = sys_path_unlink(log->env->sys, path);
+        if (e && e != ERR_NOTFOUND) { return e; }
+    }
+    log_close_segment_files(g);
+    return ERR_OK;
+}
+
 /* Drops segments behind i and cuts i at pos: nothing of them is a whole batch of this log. */
 static enum err cut_tail(struct log *log, uint32_t i, uint64_t pos, struct log_recovery *r)
     HOLDS(log->lock);
@@ -226,17 +249,15 @@ static enum err cut_tail(struct log *log, uint32_t i, uint64_t pos, struct log_r
                  log->topic, log->partition, (unsigned long long)bytes, (long long)g->end,
                  (long long)g->base, (unsigned long long)pos);
     }
+    bool has_behind = log->segments_count > i + 1;
     while (log->segments_count > i + 1) {
-        struct segment *last = log_active(log);
-        char path[LOG_PATH_SIZE];
-        static const char *const suffixes[] = {".log", ".index", ".timeindex", ".snapshot"};
-        for (size_t k = 0; k < COUNT_OF(suffixes); k++) {
-            log_path_segment(log, last->base, suffixes[k], path);
-            enum err e = sys_path_unlink(log->env->sys, path);
-            if (e && e != ERR_NOTFOUND) { return e; }
-        }
-        log_close_segment_files(last);
+        enum err e = unlink_segment(log, log_active(log));
+        if (e) { return e; }
         log->segments_count--;
+    }
+    if (has_behind) {
+        enum err e = sync_unlinked(log);
+        if (e) { return e; }
     }
     if (g->size == pos) { return ERR_OK; }
     sys_file_unref(g->file);
@@ -326,6 +347,26 @@ static bool tail_is_missing(const struct log *log, uint32_t i, int64_t next,
     if (!r->is_ours || i + 1 == log->segments_count) { return false; }
     bool is_behind = !r->has_mark || (r->mark.base >= 0 && next >= r->mark.offset);
     return is_behind && next < log->segments[i + 1].base;
+}
+
+/* A log that was never synced may come back without its first segment. What is left of it follows
+ * something that never was: the log begins anew where it should. */
+static enum err drop_headless(struct log *log, struct log_recovery *r) HOLDS(log->lock);
+static enum err drop_headless(struct log *log, struct log_recovery *r)
+{
+    struct segment *g = &log->segments[0];
+    bool has_synced = r->has_mark && (r->mark.base < 0 || r->mark.offset > r->start);
+    if (!r->is_ours || has_synced || g->base <= r->start) { return ERR_OK; }
+    enum err e = cut_tail(log, 0, 0, r);
+    if (!e) { e = unlink_segment(log, g); }
+    if (!e) { e = sync_unlinked(log); }
+    if (e) { return e; }
+    *g = (struct segment){.base = r->start,
+                          .end = r->start,
+                          .time_max = -1,
+                          .time_max_offset = r->start,
+                          .time_first = -1};
+    return ERR_OK;
 }
 
 static enum err recover_scan(struct log *log, struct log_recovery *r) HOLDS(log->lock);
@@ -422,7 +463,8 @@ enum err log_recover(struct log *log, struct log_recovery *r)
     r->was_scanned = false;
     enum err e = recover_list(log);
     if (e) { return e; }
-    e = recover_scan(log, r);
+    e = drop_headless(log, r);
+    if (!e) { e = recover_scan(log, r); }
     for (uint32_t i = 0; i < log->segments_count; i++) {
         log_close_segment_files(&log->segments[i]);
     }
