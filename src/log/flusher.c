@@ -157,6 +157,21 @@ static enum err sync_round(struct flusher *f)
     return e;
 }
 
+/* Under the log's lock, as truncation lowers the mark: a mark from before a cut must not come after
+ * it. */
+static void note_mark(struct flusher *f, const struct log_flush *r)
+{
+    struct log *log = r->log;
+    struct mark_entry mark = {.topic_id = log->topic_id,
+                              .partition = log->partition,
+                              .kind = MARK_SYNCED,
+                              .mark = r->mark,
+                              .hw = log_hw(log)};
+    sys_mutex_lock(&log->lock);
+    if (r->generation == log->cut_generation) { marks_add(&f->dir->marks, &mark); }
+    sys_mutex_unlock(&log->lock);
+}
+
 static void round_publish(struct flusher *f)
 {
     const struct logdir_callbacks *cb = &f->dir->options.callbacks;
@@ -165,12 +180,7 @@ static void round_publish(struct flusher *f)
         struct log *log = r->log;
         if (log_flush_end(r, true)) {
             count(&f->logs_flushed);
-            struct mark_entry mark = {.topic_id = log->topic_id,
-                                      .partition = log->partition,
-                                      .kind = MARK_SYNCED,
-                                      .mark = r->mark,
-                                      .hw = log_hw(log)};
-            marks_add(&f->dir->marks, &mark);
+            note_mark(f, r);
             if (cb->on_synced) { cb->on_synced(cb->ctx, log, r->mark.offset); }
         }
         log_unref(log);
