@@ -16,7 +16,7 @@ class KcatTest(fixture.BrokerTest):
 
     def consume(self, topic, *args):
         """Every record of a topic as kcat's JSON envelope."""
-        out = self.kcat("-C", "-q", "-e", "-t", topic, "-J", *args)
+        out = self.kcat("-C", "-q", "-e", "-t", topic, "-J", "-X", "fetch.wait.max.ms=50", *args)
         return [json.loads(line) for line in out.splitlines()]
 
     def test_what_every_codec_writes_is_read_back(self):

@@ -95,7 +95,8 @@ class RecordsTest(ClientTest):
                                        enable_idempotence=True)
                 self.assertEqual(list(range(600)), offsets)
                 self.assertEqual(items, self.contents(topic, 600))
-                lines = self.kcat("-C", "-q", "-e", "-J", "-t", topic).splitlines()
+                lines = self.kcat("-C", "-q", "-e", "-J", "-t", topic, "-X",
+                                  "fetch.wait.max.ms=50").splitlines()
                 self.assertEqual(items, [(item["key"], item["payload"])
                                          for item in map(json.loads, lines)])
                 found = fixture.Java.get().call(
@@ -368,7 +369,7 @@ class AdminTest(ClientTest):
 
     @unittest.skipIf(fixture.is_kafka(), "the client does not always see that the topic changed")
     def test_a_consumer_that_waits_in_a_deleted_topic_goes_on_in_the_next_of_its_name(self):
-        """The long poll ends with the topic, not 20 s later; then the client asks for its new id."""
+        """The long poll ends with the topic, not 20 s later; the client then asks for its new id."""
         topic = self.create()
         self.produce(topic, [(None, "old")])
         consumer = self.consumer(fetch_wait_max_ms=20000, topic_metadata_refresh_interval_ms=200)
