@@ -369,7 +369,7 @@ class AdminTest(ClientTest):
 
     @unittest.skipIf(fixture.is_kafka(), "the client does not always see that the topic changed")
     def test_a_consumer_that_waits_in_a_deleted_topic_goes_on_in_the_next_of_its_name(self):
-        """The long poll ends with the topic, not 20 s later; the client then asks for its new id."""
+        """The long poll ends with the topic, not 20 s later; the client asks for its new id."""
         topic = self.create()
         self.produce(topic, [(None, "old")])
         consumer = self.consumer(fetch_wait_max_ms=20000, topic_metadata_refresh_interval_ms=200)
