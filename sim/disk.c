@@ -1,10 +1,10 @@
 /* disk.c - inodes, what is in the page cache and what is durable, faults of a device.
  *
- * Content:    'now' is what a read sees, 'durable' what a crash leaves for sure; between them a
- * list of changes in order. A sync applies the changes made before it began to 'durable'. A failed
- * sync forgets them: the pages are clean, the next sync succeeds, the data is gone at a crash (or
- * at once, when the page is dropped from the cache). Names:      the same for directories, with one
- * list of changes a disk. */
+ * Content: 'now' is what a read sees, 'durable' what a crash leaves for sure; between them a list
+ * of changes in order. A sync applies the changes made before it began to 'durable'. A failed sync
+ * forgets them: the pages are clean, the next sync succeeds, the data is gone at a crash (or at
+ * once, when the page is dropped from the cache).
+ * Names:      the same for directories, with one list of changes a disk. */
 #include "sim/machine_int.h"
 
 #include <stdlib.h>

@@ -1,9 +1,10 @@
 /* frame.h - the few Kafka frames the load generator speaks, written by hand.
  *
  * Place:      bench/wire. Shares no code with the broker on purpose: a mistake in the broker's
- * codec must not cancel itself out here. Versions:   the newest without compact encodings,
- * understood by Kafka 4.4 and by Barnabas: Produce 7, Fetch 11, ListOffsets 1, Metadata 1,
- * CreateTopics 4, DeleteTopics 3. Ownership:  writers fill the caller's buffer; readers borrow it.
+ *             codec must not cancel itself out here. Versions: the newest without compact
+ *             encodings, understood by Kafka 4.4 and by Barnabas: Produce 7, Fetch 11, ListOffsets
+ *             1, Metadata 1, CreateTopics 4, DeleteTopics 3.
+ * Ownership:  writers fill the caller's buffer; readers borrow it.
  * Failure:    a writer ends the program when its buffer is too small (our bug). A reader that runs
  *             over the end goes bad, yields zeros, and the answer_* function returns false. */
 #ifndef BENCH_WIRE_FRAME_H

@@ -2,10 +2,11 @@
  *
  * Place:      bench/wire. main.c parses options and prints; the modes (produce, fetch, parked,
  *             longpoll) say what is sent next and what an answer must look like.
- * Thread:     one. Ownership: load_run() opens and closes everything that it uses but the topics.
- * Invariants: [LOAD-1] each answer's error code is looked at.  [LOAD-2] in an open loop a latency
+ * Thread:     one.
+ * Ownership:  load_run() opens and closes everything that it uses but the topics.
+ * Invariants: [LOAD-1] each answer's error code is looked at. [LOAD-2] in an open loop a latency
  *             begins at the intended time, also when the request could not be sent then, and each
- *             request whose intended time lies in the window is counted.  [LOAD-3] no request is
+ *             request whose intended time lies in the window is counted. [LOAD-3] no request is
  *             issued after the window, and all in flight are awaited.
  * Failure:    errors in answers are counted and shown; anything else ends the program. */
 #ifndef BENCH_WIRE_LOAD_H

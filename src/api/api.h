@@ -1,12 +1,14 @@
 /* api.h - Kafka's APIs: one file each; decode, look up, call, answer.
  *
  * Place:      floor 6. broker/ creates it and hands api_table() to net/. The dispatch table
- * (dispatch.c) is also what ApiVersions advertises, so nothing is listed that is not answered.
+ *             (dispatch.c) is also what ApiVersions advertises, so nothing is listed that is not
+ *             answered.
  * Thread:     api_handle() runs on processors and handlers, one request of a connection at a time;
- * on_complete of parked requests on the connection's processor. Ownership:  see net/net.h; what a
- * parked request keeps lies in its park arena. Invariants: [API-1] Kafka's error codes are chosen
- * here and nowhere below. [API-2] a request that did something is never answered NET_SLOW without
- * remembering what (call->req->op). */
+ *             on_complete of parked requests on the connection's processor.
+ * Ownership:  see net/net.h; what a parked request keeps lies in its park arena.
+ * Invariants: [API-1] Kafka's error codes are chosen here and nowhere below. [API-2] a request
+ *             that did something is never answered NET_SLOW without remembering what
+ *             (call->req->op). */
 #ifndef API_API_H
 #define API_API_H
 

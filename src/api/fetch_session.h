@@ -4,10 +4,11 @@
  * Place:      api/, used by fetch.c.
  * Thread:     any; one lock for the cache and all sessions, held for memory work only.
  * Bound:      max.incremental.fetch.session.cache.slots sessions of at most
- * FETCH_SESSION_PARTITIONS_MAX partitions. When the cache is full, a session that was not used for
- * two minutes makes room; otherwise the new consumer gets no session (id 0). Invariants: [FS-1] a
- * session's epoch rises by one with each request that is accepted, from INT32_MAX to 1. [FS-2] a
- * partition is in a session once. */
+ *             FETCH_SESSION_PARTITIONS_MAX partitions. When the cache is full, a session that was
+ *             not used for two minutes makes room; otherwise the new consumer gets no session (id
+ *             0).
+ * Invariants: [FS-1] a session's epoch rises by one with each request that is accepted, from
+ *             INT32_MAX to 1. [FS-2] a partition is in a session once. */
 #ifndef API_FETCH_SESSION_H
 #define API_FETCH_SESSION_H
 

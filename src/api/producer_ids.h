@@ -1,7 +1,8 @@
 /* producer_ids.h - ids for idempotent producers, taken from blocks that the controller hands out.
  *
- * Place: api/. Thread: any; a short lock. A block lost in a crash is never handed out again: ids
- * are unique, not dense. */
+ * Place:      api/.
+ * Thread:     any; a short lock. A block lost in a crash is never handed out again: ids are
+ *             unique, not dense. */
 #ifndef API_PRODUCER_IDS_H
 #define API_PRODUCER_IDS_H
 

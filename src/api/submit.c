@@ -1,9 +1,10 @@
 /* submit.c - requests that wait for the controller.
  *
- * Ownership:  a wait has two holders, the parked request and the controller; the last one frees it.
- * The controller's part (mutations, names, values) is a copy in the wait's own arena, since a
- * request may end, by time or close, before the controller gives it back. Thread: controller_done()
- * on the controller's task; the rest on the request's threads. */
+ * Ownership:  a wait has two holders, the parked request and the controller; the last one frees
+ *             it. The controller's part (mutations, names, values) is a copy in the wait's own
+ *             arena, since a request may end, by time or close, before the controller gives it
+ *             back.
+ * Thread:     controller_done() on the controller's task; the rest on the request's threads. */
 #include "api/api_int.h"
 
 #include "base/check.h"

@@ -1,10 +1,11 @@
 /* arena.h - memory of one request: taken in pieces, given back all at once.
  *
- * Thread:    one at a time. Ownership: arena_init/arena_fini; what arena_alloc() returns lives
- * until arena_reset(). Bound:     limit bytes in all; beyond it, or without memory, the arena goes
- * bad once (arena->bad) and returns NULL from then on: callers may check once at the end, like the
- * wire reader. arena_reset() clears it. Reuse:     reset keeps the first chunk, so a steady request
- * needs no call to the heap. */
+ * Thread:     one at a time.
+ * Ownership:  arena_init/arena_fini; what arena_alloc() returns lives until arena_reset().
+ * Bound:      limit bytes in all; beyond it, or without memory, the arena goes bad once
+ *             (arena->bad) and returns NULL from then on: callers may check once at the end, like
+ *             the wire reader. arena_reset() clears it.
+ * Reuse:      reset keeps the first chunk, so a steady request needs no call to the heap. */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
 

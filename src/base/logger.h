@@ -1,9 +1,10 @@
 /* logger.h - log lines in Kafka's pattern: "[2026-11-30 04:00:00,123] INFO message
  * (kafka.server.KafkaServer)".
  *
- * Thread:  any; the sink serialises. Bytes from a peer go in through slice_print(), never raw; a
- * line is cut at 1,000 bytes. Rate:    logger_rate() admits at most one line a second for each
- * static site kept by the caller. */
+ * Thread:     any; the sink serialises. Bytes from a peer go in through slice_print(), never raw;
+ *             a line is cut at 1,000 bytes.
+ * Rate:       logger_rate() admits at most one line a second for each static site kept by the
+ *             caller. */
 #ifndef BASE_LOGGER_H
 #define BASE_LOGGER_H
 

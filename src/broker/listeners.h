@@ -1,7 +1,7 @@
 /* listeners.h - listeners, advertised.listeners and listener.security.protocol.map as one table.
  *
- * Place: broker/; start-up only. Failure: ERR_INVALID with a message that says which key holds
- * what. */
+ * Place:      broker/; start-up only.
+ * Failure:    ERR_INVALID with a message that says which key holds what. */
 #ifndef BROKER_LISTENERS_H
 #define BROKER_LISTENERS_H
 

@@ -1,11 +1,12 @@
 /* properties.h - server.properties and --override: Java properties syntax into a config_set, with
  * checks.
  *
- * Place:   broker/; also the fuzz target of the file's syntax.
- * Syntax:  key and value separated by '=', ':' or spaces; '#' and '!' comments; a backslash at the
- * end of a line continues it; \t \n \r \f \uXXXX and backslash before any other character for
- * itself. Failure: the first wrong value ends the parse; the message names file, line and what was
- * expected. Unknown keys are logged. */
+ * Place:      broker/; also the fuzz target of the file's syntax.
+ * Syntax:     key and value separated by '=', ':' or spaces; '#' and '!' comments; a backslash at
+ *             the end of a line continues it; \t \n \r \f \uXXXX and backslash before any other
+ *             character for itself.
+ * Failure:    the first wrong value ends the parse; the message names file, line and what was
+ *             expected. Unknown keys are logged. */
 #ifndef BROKER_PROPERTIES_H
 #define BROKER_PROPERTIES_H
 

@@ -1,8 +1,10 @@
 /* cli.h - the commands of the program. Each gets what follows its name and returns an exit code.
  *
- * Place:   floor 8, above everything. Unlike the rooms below, the commands may use the C library's
- *          streams and getenv; what they read of the broker's own files goes through sys.
- * Thread:  main, one command a process. Ownership: argv is the caller's. */
+ * Place:      floor 8, above everything. Unlike the rooms below, the commands may use the C
+ *             library's streams and getenv; what they read of the broker's own files goes through
+ *             sys.
+ * Thread:     main, one command a process.
+ * Ownership:  argv is the caller's. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 

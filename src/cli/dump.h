@@ -1,9 +1,10 @@
 /* dump.h - what the files of `barnabas dump-log` share.
  *
  * Place:      cli/, private. Files are read through sys, formats through wire/ and log/.
- * Thread:     main. Ownership: the struct dump owns its buffers; a file is open while it is dumped.
+ * Thread:     main.
+ * Ownership:  the struct dump owns its buffers; a file is open while it is dumped.
  * Invariants: [DMP-1] nothing that a file says is believed before it was compared with the file's
- *             size.  [DMP-2] every damage is a problem with file and position; the exit code is 1.
+ *             size. [DMP-2] every damage is a problem with file and position; the exit code is 1.
  * Failure:    what cannot be read is a problem, too; dumping goes on with the next file. */
 #ifndef CLI_DUMP_H
 #define CLI_DUMP_H

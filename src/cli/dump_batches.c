@@ -1,8 +1,10 @@
 /* dump_batches.c - segments and metadata snapshots: batches, records, metadata records.
  *
- * Place:   cli/, private to dump-log. Thread: main.
- * Failure: a batch whose bytes are wrong is reported and stepped over; where no batch begins, the
- *          rest of the file is given up, since nothing says where the next one would begin. */
+ * Place:      cli/, private to dump-log.
+ * Thread:     main.
+ * Failure:    a batch whose bytes are wrong is reported and stepped over; where no batch begins,
+ *             the rest of the file is given up, since nothing says where the next one would
+ *             begin. */
 #include "cli/dump.h"
 
 #include "base/arena.h"

@@ -1,8 +1,9 @@
 /* dump_files.c - the small files beside the segments: indexes, producers, epochs, checkpoints.
  *
- * Place:  cli/, private to dump-log. Thread: main.
- * Format: docs/STORAGE.md. Indexes: 8 bytes (relative offset, position) or 12 (time, relative
- * offset) an entry; a file that Kafka has open ends in zeros that it reserved. */
+ * Place:      cli/, private to dump-log.
+ * Thread:     main.
+ * Format:     docs/STORAGE.md. Indexes: 8 bytes (relative offset, position) or 12 (time, relative
+ *             offset) an entry; a file that Kafka has open ends in zeros that it reserved. */
 #include "cli/dump.h"
 
 #include "base/mem.h"

@@ -1,8 +1,9 @@
 /* lines.h - lines of a file, a pipe or a terminal, without sleeping past a signal.
  *
- * Place:     cli/. Thread: main; SIGINT and SIGTERM are held back (signals_hold()).
- * Ownership: a line is borrowed until the next call.
- * Failure:   a line longer than LINE_BYTES_MAX, and a read that fails, end it with a reason. */
+ * Place:      cli/.
+ * Thread:     main; SIGINT and SIGTERM are held back (signals_hold()).
+ * Ownership:  a line is borrowed until the next call.
+ * Failure:    a line longer than LINE_BYTES_MAX, and a read that fails, end it with a reason. */
 #ifndef CLI_LINES_H
 #define CLI_LINES_H
 

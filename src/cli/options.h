@@ -1,10 +1,9 @@
 /* options.h - the options of a command as a table: parsing, checks and help from one source.
  *
- * Place:      cli/. Pure but for printing.
- * Forms:      --name value, --name=value, -x value, -xvalue; flags take no value; "--" ends the
- *             options. The last one wins, lists collect.
- * Ownership:  values point into argv. Failure: the first mistake is printed with what was expected.
- */
+ * Place:      cli/. Pure but for printing. Forms: --name value, --name=value, -x value, -xvalue;
+ *             flags take no value; "--" ends the options. The last one wins, lists collect.
+ * Ownership:  values point into argv.
+ * Failure:    the first mistake is printed with what was expected. */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 

@@ -1,7 +1,9 @@
 /* output.h - what a person reads: tables on standard output, a progress bar on standard error.
  *
- * Place: cli/. Thread: one. Ownership: a table owns its cells (an arena).
- * Failure: a table without memory goes bad once and table_print() says false. */
+ * Place:      cli/.
+ * Thread:     one.
+ * Ownership:  a table owns its cells (an arena).
+ * Failure:    a table without memory goes bad once and table_print() says false. */
 #ifndef CLI_OUTPUT_H
 #define CLI_OUTPUT_H
 

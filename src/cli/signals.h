@@ -1,6 +1,7 @@
 /* signals.h - SIGINT and SIGTERM as something that is looked for, not something that interrupts.
  *
- * Place: cli/. Thread: main, before any other thread begins. */
+ * Place:      cli/.
+ * Thread:     main, before any other thread begins. */
 #ifndef CLI_SIGNALS_H
 #define CLI_SIGNALS_H
 

@@ -1,6 +1,7 @@
 /* topic_int.h - what the files of `barnabas topic` share.
  *
- * Place: cli/, private. Thread: main. */
+ * Place:      cli/, private.
+ * Thread:     main. */
 #ifndef CLI_TOPIC_INT_H
 #define CLI_TOPIC_INT_H
 

@@ -1,12 +1,12 @@
 /* append.c - the way of a produce into a segment.
  *
- * Place:      log/. Thread: validation without the lock; sequence check, offsets, one write and
- *             publication under it.
- * Gathering:  several batches that arrived together are staged and leave in one positional write; a
- *             roll between them ends one write and begins the next.
- * Invariants: [APP-1] nothing is published before its write succeeded.  [APP-2] after a failed
- * write the file is cut back to the published end and producer state is rebuilt. Cost:       no
- * allocation but the growth of the sparse index. */
+ * Place:      log/.
+ * Thread:     validation without the lock; sequence check, offsets, one write and publication
+ *             under it. Gathering: several batches that arrived together are staged and leave in
+ *             one positional write; a roll between them ends one write and begins the next.
+ * Invariants: [APP-1] nothing is published before its write succeeded. [APP-2] after a failed
+ *             write the file is cut back to the published end and producer state is rebuilt. Cost:
+ *             no allocation but the growth of the sparse index. */
 #include "log/log_int.h"
 
 struct staged {

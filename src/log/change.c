@@ -1,9 +1,11 @@
 /* change.c - changes of a log's shape: truncation, a new start, retention, removal of segments.
  *
- * Place:   log/. Thread: keeper, handlers, fetchers; under the log's lock. BLOCKS.
- * Rules:   [CHG-1] before bytes below the synced mark are cut, the mark is lowered durably.
- * [CHG-2] retention removes whole segments from the front, never one that reaches above the high
- * watermark.  [CHG-3] readers that hold a removed file go on reading it. */
+ * Place:      log/.
+ * Thread:     keeper, handlers, fetchers; under the log's lock. BLOCKS.
+ * Rules:      [CHG-1] before bytes below the synced mark are cut, the mark is lowered durably.
+ *             [CHG-2] retention removes whole segments from the front, never one that reaches
+ *             above the high watermark. [CHG-3] readers that hold a removed file go on reading
+ *             it. */
 #include "log/log_int.h"
 
 #include <stdio.h>

@@ -1,16 +1,17 @@
 /* dir.h - one data directory: its lock and identity, the logs in it, the flusher, checkpoints.
  *
  * Place:      log/ room, public. broker/ opens directories and hands in callbacks; replica/
- * creates, finds and deletes logs. Format of every file: docs/STORAGE.md. Thread: logdir_open/close
- * from start-up and shutdown; everything else from any thread. Two tasks a directory: the flusher
- * (syncs, runs on_synced) and the keeper (retention, idle logs, removal of deleted files,
- * checkpoints, runs on_offline). Ownership:  the directory holds one reference to each log; create
- * and find give another. Invariants: [DIR-1] one process a directory (.lock).  [DIR-2] the
- * clean-shutdown marker and the manifest are gone, durably, before the first write.  [DIR-3] a mark
- * is written only after the sync that it speaks of.  [DIR-4] a failed sync or EIO is never retried.
- * Failure:    ERR_BUSY: another process. ERR_INVALID: meta.properties names another cluster or node
- *             (a clear line goes to the logger). After ERR_IO the directory is offline until the
- *             process starts again; other directories go on. */
+ *             creates, finds and deletes logs. Format of every file: docs/STORAGE.md.
+ * Thread:     logdir_open/close from start-up and shutdown; everything else from any thread. Two
+ *             tasks a directory: the flusher (syncs, runs on_synced) and the keeper (retention,
+ *             idle logs, removal of deleted files, checkpoints, runs on_offline).
+ * Ownership:  the directory holds one reference to each log; create and find give another.
+ * Invariants: [DIR-1] one process a directory (.lock). [DIR-2] the clean-shutdown marker and the
+ *             manifest are gone, durably, before the first write. [DIR-3] a mark is written only
+ *             after the sync that it speaks of. [DIR-4] a failed sync or EIO is never retried.
+ * Failure:    ERR_BUSY: another process. ERR_INVALID: meta.properties names another cluster or
+ *             node (a clear line goes to the logger). After ERR_IO the directory is offline until
+ *             the process starts again; other directories go on. */
 #ifndef LOG_DIR_H
 #define LOG_DIR_H
 

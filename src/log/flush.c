@@ -1,9 +1,9 @@
 /* flush.c - what one flush of one log covers, and its publication.
  *
- * Place:   log/, private; the flusher calls it. Thread: flusher; the lock is held for memory work
- * and, rarely, to open a file.
- * Rule:    [FLU-1] the end is taken before the syncs begin and published after all of them, names
- * included, have succeeded. */
+ * Place:      log/, private; the flusher calls it.
+ * Thread:     flusher; the lock is held for memory work and, rarely, to open a file.
+ * Rule:       [FLU-1] the end is taken before the syncs begin and published after all of them,
+ *             names included, have succeeded. */
 #include "log/log_int.h"
 
 /* Files of segments with unsynced bytes. ERR_LIMIT: more than fit; the file system is synced. */

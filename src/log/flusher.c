@@ -1,13 +1,14 @@
 /* flusher.c - the task that makes appended bytes survive: one for each data directory.
  *
- * Place:   log/, private. Thread: its own task; flusher_post() from anywhere.
- * Rounds:  whatever is dirty when a round begins is synced together: by one fdatasync a file while
- * they are few, else by one syncfs. While a round runs the next one gathers: no timer, and the more
- * producers wait the more of them share one sync.
- * Rules:   [FSH-1] a name counts: a new file's directory, and a new directory's parent, are synced
- * in the round that first covers it.  [FSH-2] any failed sync takes the directory offline; it is
- * never tried again, since the kernel has dropped the pages' error.  [FSH-3] marks of a round are
- * added after its syncs returned. */
+ * Place:      log/, private.
+ * Thread:     its own task; flusher_post() from anywhere. Rounds: whatever is dirty when a round
+ *             begins is synced together: by one fdatasync a file while they are few, else by one
+ *             syncfs. While a round runs the next one gathers: no timer, and the more producers
+ *             wait the more of them share one sync.
+ * Rules:      [FSH-1] a name counts: a new file's directory, and a new directory's parent, are
+ *             synced in the round that first covers it. [FSH-2] any failed sync takes the
+ *             directory offline; it is never tried again, since the kernel has dropped the pages'
+ *             error. [FSH-3] marks of a round are added after its syncs returned. */
 #include "log/dir_int.h"
 
 void flusher_post(struct flusher *f, struct log *log)

@@ -1,8 +1,9 @@
 /* identity.c - meta.properties of a directory and partition.metadata of a log.
  *
- * Place:   log/, private but for logdir_identity(). Thread: start-up.
- * Failure: a file that names no cluster, or another version, is ERR_MALFORMED with nothing filled.
- */
+ * Place:      log/, private but for logdir_identity().
+ * Thread:     start-up.
+ * Failure:    a file that names no cluster, or another version, is ERR_MALFORMED with nothing
+ *             filled. */
 #include "log/dir_int.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* index.c - sparse indexes: in memory for the active segment, in Kafka's files for closed ones.
  *
- * Place:      log/, private. Thread: the in-memory index under the log's lock; files from anywhere.
+ * Place:      log/, private.
+ * Thread:     the in-memory index under the log's lock; files from anywhere.
  * Format:     .index: 8-byte entries (relative last offset u32, position u32); .timeindex: 12-byte
  *             entries (timestamp i64, relative last offset u32). Big endian. Both rise strictly.
  *             Kafka preallocates them with zeros; a clean close trims, a crash does not.

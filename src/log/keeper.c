@@ -1,9 +1,9 @@
 /* keeper.c - the task that looks after a directory: retention, idle logs, checkpoints, removal of
  * deleted files, and the word that the directory failed.
  *
- * Place:   log/, private. Thread: its own task, which may wait for the disk; others only hand in
- * removals.
- * Bound:   at most KEEPER_LOGS_MAX logs or removals in one step, so that a stop is never far. */
+ * Place:      log/, private.
+ * Thread:     its own task, which may wait for the disk; others only hand in removals.
+ * Bound:      at most KEEPER_LOGS_MAX logs or removals in one step, so that a stop is never far. */
 #include "log/dir_int.h"
 
 #include <stdio.h>

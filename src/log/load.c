@@ -1,10 +1,11 @@
 /* load.c - finds the logs of a directory at start: from the manifest, or from what lies there.
  *
- * Place:   log/, private. Thread: start-up. BLOCKS.
- * Order:   marker and manifest are read, then removed durably [DIR-2]; without them every
- * partition directory is listed and recovered from its synced marks, or, in a directory that
- * Kafka wrote, from its recovery point; then marks are folded, so that the next crash scans only
- * what comes now. */
+ * Place:      log/, private.
+ * Thread:     start-up. BLOCKS.
+ * Order:      marker and manifest are read, then removed durably [DIR-2]; without them every
+ *             partition directory is listed and recovered from its synced marks, or, in a
+ *             directory that Kafka wrote, from its recovery point; then marks are folded, so that
+ *             the next crash scans only what comes now. */
 #include "log/dir_int.h"
 
 #include <stdio.h>

@@ -3,10 +3,11 @@
  * Place:      private to src/log and its tests.
  * Thread:     fields say who guards them; "lock" is log->lock.
  * Memory:     a log in use has a struct log_warm; an idle one gave it back and keeps about 700
- * bytes and no descriptor. Invariants: [SEG-1] segments are in order of base; there is always at
- * least one; the last one is active.  [SEG-2] an index entry is (last offset of a batch, position
- * of that batch). [SEG-3] an index read from a file is a hint: it is checked against the batch it
- * points at before it is believed. */
+ *             bytes and no descriptor.
+ * Invariants: [SEG-1] segments are in order of base; there is always at least one; the last one is
+ *             active. [SEG-2] an index entry is (last offset of a batch, position of that batch).
+ *             [SEG-3] an index read from a file is a hint: it is checked against the batch it
+ *             points at before it is believed. */
 #ifndef LOG_LOG_INT_H
 #define LOG_LOG_INT_H
 

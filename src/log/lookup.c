@@ -1,8 +1,8 @@
 /* lookup.c - offsets by time and by leader epoch.
  *
- * Place:   log/. Thread: any that may wait (BLOCKS); batches are read and decompressed outside the
- * lock.
- * Rule:    times in headers and indexes lead to a batch; its records decide. */
+ * Place:      log/.
+ * Thread:     any that may wait (BLOCKS); batches are read and decompressed outside the lock.
+ * Rule:       times in headers and indexes lead to a batch; its records decide. */
 #include "log/log_int.h"
 
 /* A batch copied out of its segment. */

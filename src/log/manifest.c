@@ -1,12 +1,13 @@
 /* manifest.c - one file that says all about the logs of a directory that was stopped cleanly.
  *
- * Place:   log/, private. Thread: start-up and shutdown, when nobody else is there.
- * Format:  docs/STORAGE.md. A CRC-32C over everything ends it.
- * Rules:   [MAN-1] it is believed only together with a clean-shutdown marker that Barnabas wrote,
- * and removed with it before the first write.  [MAN-2] it names facts; each log is compared with
- * its files at first use.
- * Failure: anything unexpected is ERR_CORRUPT or ERR_MALFORMED, and the directory is read the long
- * way. */
+ * Place:      log/, private.
+ * Thread:     start-up and shutdown, when nobody else is there.
+ * Format:     docs/STORAGE.md. A CRC-32C over everything ends it.
+ * Rules:      [MAN-1] it is believed only together with a clean-shutdown marker that Barnabas
+ *             wrote, and removed with it before the first write. [MAN-2] it names facts; each log
+ *             is compared with its files at first use.
+ * Failure:    anything unexpected is ERR_CORRUPT or ERR_MALFORMED, and the directory is read the
+ *             long way. */
 #include "log/dir_int.h"
 
 #include "base/crc32c.h"

@@ -1,11 +1,13 @@
 /* read.c - from an offset to a run of whole batches in one segment file.
  *
- * Place:   log/. Thread: any. The plan is made under the lock from what is in memory (ring of the
- * last batches, hints of earlier readers, sparse index of the active segment); what needs the file
- * is read without it. Tail reads need no file read at all.
- * Rules:   [RD-1] a slice begins at the head of the batch that holds the offset and ends behind a
- * whole batch.  [RD-2] an index entry from a file is believed only after its batch agrees.
- * [RD-3] bytes that are no batch are rot: their offsets answer ERR_CORRUPT, others go on. */
+ * Place:      log/.
+ * Thread:     any. The plan is made under the lock from what is in memory (ring of the last
+ *             batches, hints of earlier readers, sparse index of the active segment); what needs
+ *             the file is read without it. Tail reads need no file read at all.
+ * Rules:      [RD-1] a slice begins at the head of the batch that holds the offset and ends behind
+ *             a whole batch. [RD-2] an index entry from a file is believed only after its batch
+ *             agrees. [RD-3] bytes that are no batch are rot: their offsets answer ERR_CORRUPT,
+ *             others go on. */
 #include "log/log_int.h"
 
 /* Where in one segment something was found or must be looked for. */

@@ -1,17 +1,18 @@
 /* recover.c - what a log does when its last stop was not clean.
  *
- * Place:   log/, private. Thread: start-up, or whoever warms a log up whose files disagree with the
- * manifest; under the log's lock. BLOCKS.
- * Rules:   [REC-1] bytes below 'from' were synced and looked at before: they are trusted.
- * [REC-2] from there on every batch is read and its CRC checked.  [REC-3] what is invalid behind
- * the synced mark is a torn tail and is cut.  [REC-4] what is invalid before it is rot: kept,
- * noted, stepped over.  [REC-5] side files are never a reason to touch a data file.
- * [REC-6] offsets that are missing between two segments behind the mark are a torn tail as well.
+ * Place:      log/, private.
+ * Thread:     start-up, or whoever warms a log up whose files disagree with the manifest; under
+ *             the log's lock. BLOCKS.
+ * Rules:      [REC-1] bytes below 'from' were synced and looked at before: they are trusted.
+ *             [REC-2] from there on every batch is read and its CRC checked. [REC-3] what is
+ *             invalid behind the synced mark is a torn tail and is cut. [REC-4] what is invalid
+ *             before it is rot: kept, noted, stepped over. [REC-5] side files are never a reason
+ *             to touch a data file. [REC-6] offsets that are missing between two segments behind
+ *             the mark are a torn tail as well.
  *
  *      trusted          checked: rot            checked: torn tail
  *   |---------------|-----------------------|------------------------|
- *   0             from                     mark                     size
- */
+ *   0             from                     mark                     size */
 #include "log/log_int.h"
 
 #define SCAN_BLOCK (1u << 20)

@@ -1,8 +1,9 @@
 /* rot.c - ranges of a log that were synced once and hold no valid batch now.
  *
- * Place:   log/, private. Thread: under the log's lock, but for the reads that find them.
- * Rule:    rot is kept, never cut: its offsets answer ERR_CORRUPT, everything around it is served.
- */
+ * Place:      log/, private.
+ * Thread:     under the log's lock, but for the reads that find them.
+ * Rule:       rot is kept, never cut: its offsets answer ERR_CORRUPT, everything around it is
+ *             served. */
 #include "log/log_int.h"
 
 bool log_rot_find_pos(const struct log *log, int64_t base, uint64_t pos, struct log_rot *out)

@@ -1,14 +1,16 @@
 /* synced.c - the synced marks of a directory: how far each log is known to be on the disk.
  *
- * Place:   log/, private. Thread: flusher and keeper write; truncation writes through marks_put();
- * the marks' own lock.
- * Format:  docs/STORAGE.md. An append-only file of 64-byte entries, replaced by a folded one now
- * and then. An entry is 512-byte-sector safe: eight of them fill a sector, none crosses one.
- * Rules:   [MRK-1] a mark speaks of bytes whose sync has returned.  [MRK-2] the marks of one flush
- * are written with the next, and synced by a syncfs of it or within MARKS_SYNC_DELAY_NS: a mark
- * that comes too late only makes more bytes count as a possible torn tail.  [MRK-3] a lowered mark
- * is durable before the bytes above it go.
- * Failure: a damaged entry is skipped; a damaged file counts as no marks. */
+ * Place:      log/, private.
+ * Thread:     flusher and keeper write; truncation writes through marks_put(); the marks' own
+ *             lock.
+ * Format:     docs/STORAGE.md. An append-only file of 64-byte entries, replaced by a folded one
+ *             now and then. An entry is 512-byte-sector safe: eight of them fill a sector, none
+ *             crosses one.
+ * Rules:      [MRK-1] a mark speaks of bytes whose sync has returned. [MRK-2] the marks of one
+ *             flush are written with the next, and synced by a syncfs of it or within
+ *             MARKS_SYNC_DELAY_NS: a mark that comes too late only makes more bytes count as a
+ *             possible torn tail. [MRK-3] a lowered mark is durable before the bytes above it go.
+ * Failure:    a damaged entry is skipped; a damaged file counts as no marks. */
 #include "log/dir_int.h"
 
 #include "base/crc32c.h"

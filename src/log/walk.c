@@ -1,9 +1,10 @@
 /* walk.c - from batch to batch through a segment file, reading headers only; and finding the way
  * again behind bytes that are no batch.
  *
- * Place:   log/, private. Thread: any; a walk belongs to its caller. It borrows the file.
- * Failure: bytes that cannot be a batch are ERR_CORRUPT; the caller decides whether that is a torn
- * tail or rot. */
+ * Place:      log/, private.
+ * Thread:     any; a walk belongs to its caller. It borrows the file.
+ * Failure:    bytes that cannot be a batch are ERR_CORRUPT; the caller decides whether that is a
+ *             torn tail or rot. */
 #include "log/log_int.h"
 
 #define RESYNC_BLOCK (256u << 10)

@@ -1,9 +1,11 @@
 /* warm.c - brings a log into use: opens files, loads or rebuilds index, epochs and producers.
  *
- * Place:   log/, private. Thread: under the log's lock; BLOCKS on cold disks, so callers on a
- * processor look at is_warm first and go to a handler instead.
- * Rule:    side files (index, epochs, snapshots) are never more than a shortcut: what is missing,
- * stale or damaged is rebuilt from batch headers, and no data file suffers for it. */
+ * Place:      log/, private.
+ * Thread:     under the log's lock; BLOCKS on cold disks, so callers on a processor look at
+ *             is_warm first and go to a handler instead.
+ * Rule:       side files (index, epochs, snapshots) are never more than a shortcut: what is
+ *             missing, stale or damaged is rebuilt from batch headers, and no data file suffers
+ *             for it. */
 #include "log/log_int.h"
 
 #define PRODUCER_WINDOW_BYTES (256u << 10) /* read again before a snapshot */

@@ -2,14 +2,16 @@
  * names.
  *
  * Place:      <metadata.log.dir>/__cluster_metadata-0/ holds <offset>.log segments and
- * <offset>-<epoch>.checkpoint snapshots. The controller is the only writer. The same calls will be
- * served by the Raft engine's log later. Thread:     the controller's task (start-up: main).
- * journal_append BLOCKS until the batch is on the device. Invariants: [JRN-1] a record is applied
- * anywhere only after it was synced. [JRN-2] a snapshot's name appears (rename, directory synced)
- * only when its content is synced. [JRN-3] log files below the newest snapshot are removed only
- * after [JRN-2]. Failure:    a torn tail of the newest log file (a crash in the middle of an append
- * that was never acknowledged) is cut. Any other damage is an error that names file and position:
- * the broker does not start. ERR_IO: nothing more is written. */
+ *             <offset>-<epoch>.checkpoint snapshots. The controller is the only writer. The same
+ *             calls will be served by the Raft engine's log later.
+ * Thread:     the controller's task (start-up: main). journal_append BLOCKS until the batch is on
+ *             the device.
+ * Invariants: [JRN-1] a record is applied anywhere only after it was synced. [JRN-2] a snapshot's
+ *             name appears (rename, directory synced) only when its content is synced. [JRN-3] log
+ *             files below the newest snapshot are removed only after [JRN-2].
+ * Failure:    a torn tail of the newest log file (a crash in the middle of an append that was
+ *             never acknowledged) is cut. Any other damage is an error that names file and
+ *             position: the broker does not start. ERR_IO: nothing more is written. */
 #ifndef META_JOURNAL_H
 #define META_JOURNAL_H
 

@@ -1,8 +1,8 @@
 /* records.h - writing metadata records: the frame (version, type, version of the type) around a
  * generated message.
  *
- * Place: meta/; the controller makes records, image dumps make records. Thread: any; the writer is
- * the caller's. */
+ * Place:      meta/; the controller makes records, image dumps make records.
+ * Thread:     any; the writer is the caller's. */
 #ifndef META_RECORDS_H
 #define META_RECORDS_H
 

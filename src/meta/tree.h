@@ -1,12 +1,14 @@
 /* tree.h - persistent ordered map: a new version shares all nodes but O(log n) with the old one.
  *
  * Place:      meta's images (topics by name, by id, configurations) are such trees. A treap whose
- * priorities are hashes of the keys, so its shape depends on the content alone. Thread:     a
- * version never changes, so any thread may read it without a lock. References are atomic; new
- * versions are made by one thread at a time. Ownership:  a root counts as one reference.
- * tree_put/tree_remove give a new root and leave the old one as it was. A node owns one reference
- * to its value, dropped through tree_type.unref. Invariants: [TREE-1] keys ascend in order
- * (slice_cmp). [TREE-2] a parent's priority is not below its children's. */
+ *             priorities are hashes of the keys, so its shape depends on the content alone.
+ * Thread:     a version never changes, so any thread may read it without a lock. References are
+ *             atomic; new versions are made by one thread at a time.
+ * Ownership:  a root counts as one reference. tree_put/tree_remove give a new root and leave the
+ *             old one as it was. A node owns one reference to its value, dropped through
+ *             tree_type.unref.
+ * Invariants: [TREE-1] keys ascend in order (slice_cmp). [TREE-2] a parent's priority is not below
+ *             its children's. */
 #ifndef META_TREE_H
 #define META_TREE_H
 

@@ -1,12 +1,14 @@
 /* output.c - answers leave in order, as many as are ready in one call, files by sendfile.
  *
  * Place:      a flush gathers size, bytes and small file slices of all answers that are ready at
- * the head of the order into one sendv. A slice of NET_FILE_COPY_BYTES or more stops the gathering:
- * what is gathered leaves with MSG_MORE, then the slice in pieces. A piece whose pages are not in
- * memory goes to a reader first. Thread:     the processor's. Invariants: [NET-1]. How far an
- * answer has left stands in its request, so a partial send simply goes on there. A copied slice
- * that did not leave is read again. Failure:    a slice that comes up short or cannot be read
- * closes the connection: the size of the answer is already with the peer. */
+ *             the head of the order into one sendv. A slice of NET_FILE_COPY_BYTES or more stops
+ *             the gathering: what is gathered leaves with MSG_MORE, then the slice in pieces. A
+ *             piece whose pages are not in memory goes to a reader first.
+ * Thread:     the processor's.
+ * Invariants: [NET-1]. How far an answer has left stands in its request, so a partial send simply
+ *             goes on there. A copied slice that did not leave is read again.
+ * Failure:    a slice that comes up short or cannot be read closes the connection: the size of the
+ *             answer is already with the peer. */
 #include "net/net_int.h"
 
 struct net_gather {

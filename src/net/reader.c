@@ -1,8 +1,9 @@
 /* reader.c - tasks that bring cold file ranges into memory, so that a processor never waits.
  *
  * Thread:     each reader its own; post from processors. Files of one device go to one reader: a
- * bad disk holds up only itself. Ownership:  the message holds its own reference to the file; the
- * processor drops it. Failure:    an error travels back in the message. */
+ *             bad disk holds up only itself.
+ * Ownership:  the message holds its own reference to the file; the processor drops it.
+ * Failure:    an error travels back in the message. */
 #include "net/net_int.h"
 
 #include <stdio.h>

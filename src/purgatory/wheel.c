@@ -1,6 +1,7 @@
 /* wheel.c - hierarchical timing wheel: digits of the deadline choose level and slot.
  *
- * Place:      see wheel.h. Source: Varghese and Lauck (1987), scheme 7, with bitmaps.
+ * Place:      see wheel.h.
+ * Source:     Varghese and Lauck (1987), scheme 7, with bitmaps.
  * Thread:     the owner's only.
  *
  * The clock and each deadline are numbers of ticks, read as digits in base 'slots'. A timer lies

@@ -1,10 +1,11 @@
 /* device.c - which devices are slow: a stamp for each call that is under way.
  *
  * Thread:     any, without a lock. Slots for devices are taken under sys->lock and never given
- * back. Invariants: [SYS-7] a device is slow while a stamped call is older than SYS_DEVICE_SLOW_NS,
- * and after such a call until SYS_DEVICE_QUICK_COUNT quick ones ended in a row. Calls that exist to
- * wait (sync, warm) are not stamped: a flush of 10 ms is no sign of a slow device, an append that
- * waits behind it is. */
+ *             back.
+ * Invariants: [SYS-7] a device is slow while a stamped call is older than SYS_DEVICE_SLOW_NS, and
+ *             after such a call until SYS_DEVICE_QUICK_COUNT quick ones ended in a row. Calls that
+ *             exist to wait (sync, warm) are not stamped: a flush of 10 ms is no sign of a slow
+ *             device, an append that waits behind it is. */
 #include "sys/sys_int.h"
 
 static _Thread_local unsigned sys_device_slot; /* where this thread looks first */

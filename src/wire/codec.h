@@ -2,16 +2,17 @@
  *
  * Place:      wire/, under batch.h. Knows bytes only, no records.
  * Thread:     a scratch belongs to one thread (or to one call at a time); at most one stream is
- * open for reading and one for writing. Make one per thread that validates batches. Ownership:
- * contexts of the libraries live in the scratch, are made at first use and reused, so a steady flow
- * does not allocate. What a hostile frame makes large (zstd window, lz4 block) is given back when
- * the stream ends: an idle scratch keeps at most about 4 MiB. Formats:    gzip members; snappy in
- * the Java framing (xerial) and, on read, one raw block (at most 64 MiB); lz4 one frame of
- * independent blocks; zstd frames. Written as kafka-clients do. Invariants: [COD-1] a read never
- * yields more than the limit given at open.  [COD-2] bytes behind the end of the compressed data
- * are an error, never ignored. Failure:    ERR_MALFORMED (not what the codec writes, or cut),
- * ERR_LIMIT (output beyond the limit), ERR_NOMEM. After an error the stream is dead; the scratch
- * stays usable. */
+ *             open for reading and one for writing. Make one per thread that validates batches.
+ * Ownership:  contexts of the libraries live in the scratch, are made at first use and reused, so
+ *             a steady flow does not allocate. What a hostile frame makes large (zstd window, lz4
+ *             block) is given back when the stream ends: an idle scratch keeps at most about 4
+ *             MiB. Formats: gzip members; snappy in the Java framing (xerial) and, on read, one
+ *             raw block (at most 64 MiB); lz4 one frame of independent blocks; zstd frames.
+ *             Written as kafka-clients do.
+ * Invariants: [COD-1] a read never yields more than the limit given at open. [COD-2] bytes behind
+ *             the end of the compressed data are an error, never ignored.
+ * Failure:    ERR_MALFORMED (not what the codec writes, or cut), ERR_LIMIT (output beyond the
+ *             limit), ERR_NOMEM. After an error the stream is dead; the scratch stays usable. */
 #ifndef WIRE_CODEC_H
 #define WIRE_CODEC_H
 

@@ -1,7 +1,8 @@
 /* message.h - the tables that the generator writes beside the messages: every API, every message.
  *
  * Place:      wire/. The messages themselves are in wire/gen/<message>.h; see README.md for the
- * naming rules. Thread:     constant data. */
+ *             naming rules.
+ * Thread:     constant data. */
 #ifndef WIRE_MESSAGE_H
 #define WIRE_MESSAGE_H
 

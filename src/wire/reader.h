@@ -1,11 +1,13 @@
 /* reader.h - reads Kafka's primitive types from borrowed bytes.
  *
  * Place:      wire/, under the generated messages; log/ and others read their own formats with it.
- * Thread:     a reader belongs to whoever made it. Ownership: slices that it returns point into the
- * bytes read. Invariants: [RD-1] at <= end.  [RD-2] once bad, at == end, and everything read is
- * zero, null or empty: callers check bad once, at the end.  [RD-3] no count is returned that the
- * bytes left could not hold. Failure:    short, oversized or impossible input makes the reader bad;
- * nothing is ever a CHECK. */
+ * Thread:     a reader belongs to whoever made it.
+ * Ownership:  slices that it returns point into the bytes read.
+ * Invariants: [RD-1] at <= end. [RD-2] once bad, at == end, and everything read is zero, null or
+ *             empty: callers check bad once, at the end. [RD-3] no count is returned that the
+ *             bytes left could not hold.
+ * Failure:    short, oversized or impossible input makes the reader bad; nothing is ever a
+ *             CHECK. */
 #ifndef WIRE_READER_H
 #define WIRE_READER_H
 

@@ -1,7 +1,8 @@
 /* text.h - a bounded text of what a message holds, as JSON, for logs and tests.
  *
- * Thread:     one at a time. Ownership: borrows the caller's buffer, which is always terminated.
- * Invariants: [TX-1] len < cap.  [TX-2] output is printable ASCII whatever a peer sent.
+ * Thread:     one at a time.
+ * Ownership:  borrows the caller's buffer, which is always terminated.
+ * Invariants: [TX-1] len < cap. [TX-2] output is printable ASCII whatever a peer sent.
  * Failure:    what does not fit is left out and cut is set; the text then is no whole JSON. */
 #ifndef WIRE_TEXT_H
 #define WIRE_TEXT_H

@@ -1,14 +1,16 @@
 /* writer.h - writes Kafka's primitive types into caller's memory.
  *
  * Place:      wire/, under the generated messages.
- * Thread:     a writer belongs to whoever made it. Ownership: the writer borrows its memory; a
- * wire_buf owns its block. Kinds:      fixed (a given piece of memory), buf (appends to a wire_buf,
- * which grows up to its limit), count (no memory: only the size is wanted). Invariants: [WR-1] pos
- * <= cap, except in a counting writer, whose cap is 0.  [WR-2] err is set once; later writes do
- *             nothing, so callers check once, at the end.  [WR-3] holes are in order of position.
+ * Thread:     a writer belongs to whoever made it.
+ * Ownership:  the writer borrows its memory; a wire_buf owns its block.
+ * Kinds:      fixed (a given piece of memory), buf (appends to a wire_buf, which grows up to its
+ *             limit), count (no memory: only the size is wanted).
+ * Invariants: [WR-1] pos <= cap, except in a counting writer, whose cap is 0. [WR-2] err is set
+ *             once; later writes do nothing, so callers check once, at the end. [WR-3] holes are
+ *             in order of position.
  * Failure:    ERR_LIMIT (fixed memory full, buffer at its limit, too many holes), ERR_NOMEM,
- * ERR_UNSUPPORTED (a value that the version cannot carry), ERR_INVALID (a value longer than its
- * type). */
+ *             ERR_UNSUPPORTED (a value that the version cannot carry), ERR_INVALID (a value longer
+ *             than its type). */
 #ifndef WIRE_WRITER_H
 #define WIRE_WRITER_H
 

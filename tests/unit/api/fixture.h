@@ -1,8 +1,9 @@
 /* fixture.h - all that stands below api/, wired as the broker wires it, and a client that speaks
  * messages: it sends a struct, takes a struct, and shows answers as JSON.
  *
- * Place: tests of api/. Thread: the test's own; controller, processors and handlers run behind it.
- * Answers are read to the last byte: a byte too many or too few fails the test. */
+ * Place:      tests of api/.
+ * Thread:     the test's own; controller, processors and handlers run behind it. Answers are read
+ *             to the last byte: a byte too many or too few fails the test. */
 #ifndef TESTS_API_FIXTURE_H
 #define TESTS_API_FIXTURE_H
 

@@ -1,8 +1,8 @@
 /* fixture.h - a controller over a directory of its own, hooks that write down what they are told,
  * and a way to wait for an answer.
  *
- * Place: tests of cluster/. Thread: the test's and the controller's; the trace is read only between
- * answers. */
+ * Place:      tests of cluster/.
+ * Thread:     the test's and the controller's; the trace is read only between answers. */
 #ifndef TESTS_CLUSTER_FIXTURE_H
 #define TESTS_CLUSTER_FIXTURE_H
 

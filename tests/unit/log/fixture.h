@@ -1,7 +1,8 @@
 /* fixture.h - a data directory under a temporary path, and batches to fill it with.
  *
- * Place: tests of log/. Thread: the test's own; flusher and keeper run behind it. Directories are
- * made in $TMPDIR or /tmp and removed at the end. */
+ * Place:      tests of log/.
+ * Thread:     the test's own; flusher and keeper run behind it. Directories are made in $TMPDIR or
+ *             /tmp and removed at the end. */
 #ifndef TESTS_LOG_FIXTURE_H
 #define TESTS_LOG_FIXTURE_H
 
