@@ -1,12 +1,13 @@
 /* fetch.c - Fetch (1): slices of the log now, or when enough is there, or when the time is over.
  *
  * Thread:     handle() on a processor or handler; done() on the owner's thread.
- * Steps:      begin (session, what is wanted) -> read -> answer, or park and, once, read -> answer.
- * Reading takes references to files, never bytes: records leave the broker by way of net's file
- * parts. Waiting:    unknown topics neither enter the waiting operation nor complete it; any other
- * error ends it at once, as in Kafka. Failure:    a read that would wait for the disk runs again on
- * a handler; in done() such a partition answers empty, and the consumer's next request fetches it
- * from there. */
+ * Steps:      begin (session, what is wanted) -> read -> answer, or park and, once, read ->
+ *             answer. Reading takes references to files, never bytes: records leave the broker by
+ *             way of net's file parts.
+ * Waiting:    unknown topics neither enter the waiting operation nor complete it; any other error
+ *             ends it at once, as in Kafka.
+ * Failure:    a read that would wait for the disk runs again on a handler; in done() such a
+ *             partition answers empty, and the consumer's next request fetches it from there. */
 #include "api/api_int.h"
 #include "api/fetch_session.h"
 
@@ -247,7 +248,6 @@ static enum err fetch_add_slices(struct fetch_state *s, const struct wire_hole *
                                  size_t holes_count)
 {
     size_t h = 0;
-    uint64_t bytes = 0;
     for (size_t i = 0; i < s->parts_count; i++) {
         struct log_slice *slice = &s->parts[i].slice;
         if (slice->size == 0) { continue; }
@@ -255,12 +255,9 @@ static enum err fetch_add_slices(struct fetch_state *s, const struct wire_hole *
         enum err e = net_answer_add_file(s->reply.req, holes[h].pos, slice->file, slice->pos,
                                          slice->size, slice_sent, slice);
         if (e) { return e; }
-        bytes += slice->size;
         h++;
     }
     CHECK(h == holes_count);
-    atomic_fetch_add_explicit(&replica_counters(s->api->options.replicas)->bytes_out, bytes,
-                              memory_order_relaxed);
     return ERR_OK;
 }
 

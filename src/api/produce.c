@@ -1,9 +1,10 @@
 /* produce.c - Produce (0): appends batches and answers when acks asks for it.
  *
  * Thread:     handle() on a processor or handler; done() on the owner's thread.
- * Order:      every append of the request is done before the answer is decided, so a parked Produce
- * lets later requests pass. Failure:    per partition, Kafka's codes. acks=0 with any error closes
- * the connection, so that the client asks for metadata. */
+ * Order:      every append of the request is done before the answer is decided, so a parked
+ *             Produce lets later requests pass.
+ * Failure:    per partition, Kafka's codes. acks=0 with any error closes the connection, so that
+ *             the client asks for metadata. */
 #include "api/api_int.h"
 
 #include "base/check.h"
@@ -164,13 +165,6 @@ static bool produce_append(struct api_call *call, struct produce_part *part, str
         return true;
     }
     part->partition = p;
-    struct replica_counters *counters = replica_counters(call->api->options.replicas);
-    if (!result.is_duplicate) {
-        atomic_fetch_add_explicit(&counters->bytes_in, records.size, memory_order_relaxed);
-        atomic_fetch_add_explicit(&counters->messages_in,
-                                  (uint64_t)(result.last_offset - result.first_offset + 1),
-                                  memory_order_relaxed);
-    }
     return true;
 }
 
@@ -243,10 +237,6 @@ static bool produce_has_error(const struct produce_state *s)
 
 static enum net_verdict produce_answer(struct produce_state *s)
 {
-    if (produce_has_error(s)) {
-        atomic_fetch_add_explicit(&replica_counters(s->api->options.replicas)->produce_failed, 1,
-                                  memory_order_relaxed);
-    }
     produce_drop_partitions(s);
     if (s->acks == 0) { return produce_has_error(s) ? NET_CLOSE : NET_NONE; }
     struct wire_writer w;

@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define BROKER_LOGGER "kafka.server.KafkaServer"
 #define BROKER_PATH_SIZE 4096
@@ -115,26 +116,20 @@ static void on_partitions_undone(void *ctx, const struct meta_topic *topic, int3
     replica_remove_partitions(b->replicas, topic, from);
 }
 
-#define BROKER_IP_LIMITS_MAX 256
-
-/* "host:limit,..." into rows; the texts live in buf. */
+/* "address:limit,..." into rows; the texts live in buf. config_check() has seen the value. */
 static size_t parse_ip_limits(const char *text, char *buf, size_t buf_size,
-                              struct net_ip_limit rows[BROKER_IP_LIMITS_MAX])
+                              struct net_ip_limit rows[CONFIG_ADDRESS_LIMITS_MAX])
 {
     size_t count = 0;
     snprintf(buf, buf_size, "%s", text ? text : "");
-    for (char *save = NULL, *one = strtok_r(buf, ",", &save); one && count < BROKER_IP_LIMITS_MAX;
+    for (char *save = NULL, *one = strtok_r(buf, ",", &save); one;
          one = strtok_r(NULL, ",", &save)) {
         char *colon = strrchr(one, ':');
-        if (!colon) { continue; }
+        one += strspn(one, " ");
+        if (!colon) { continue; } /* the empty list */
+        CHECK(count < CONFIG_ADDRESS_LIMITS_MAX);
         *colon = '\0';
-        while (*one == ' ') {
-            one++;
-        }
-        unsigned limit;
-        if (sscanf(colon + 1, "%u", &limit) == 1) {
-            rows[count++] = (struct net_ip_limit){one, limit};
-        }
+        rows[count++] = (struct net_ip_limit){one, (uint32_t)strtoul(colon + 1, NULL, 10)};
     }
     return count;
 }
@@ -156,8 +151,8 @@ static void on_config_changed(void *ctx, const struct meta_image *image, enum me
     replica_config_changed(b->replicas, image, type, name);
     if (type != META_RESOURCE_BROKER || !b->net) { return; }
     struct config_scope scope = {b->options.statics, image, b->node_id};
-    struct net_ip_limit rows[BROKER_IP_LIMITS_MAX];
-    char buf[8192];
+    struct net_ip_limit rows[CONFIG_ADDRESS_LIMITS_MAX];
+    char buf[CONFIG_ADDRESS_LIMITS_SIZE];
     struct net_limits limits;
     broker_limits(&scope, buf, sizeof buf, rows, &limits);
     if (net_reconfigure(b->net, &limits)) {
@@ -225,8 +220,8 @@ static enum err start_net(struct broker *b, char *message)
     struct meta_image *image = meta_latest(&b->publisher);
     struct config_scope scope = {b->options.statics, image, b->node_id};
     struct net_listener_config rows[NET_LISTENERS_MAX];
-    struct net_ip_limit ips[BROKER_IP_LIMITS_MAX];
-    char buf[8192];
+    struct net_ip_limit ips[CONFIG_ADDRESS_LIMITS_MAX];
+    char buf[CONFIG_ADDRESS_LIMITS_SIZE];
     struct net_config config;
     net_config_init(&config);
     for (size_t i = 0; i < b->listeners.count; i++) {

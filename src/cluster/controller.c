@@ -170,7 +170,6 @@ static void round_finish(struct round *r)
         controller_topic_unref(e->topic);
     }
     r->effects_count = 0;
-    if (r->d.records_count && h->on_published) { h->on_published(h->ctx, r->c->image); }
 }
 
 static void round_answer(struct controller_request *request, enum err committed)

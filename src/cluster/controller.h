@@ -2,15 +2,19 @@
  * publishes the new image.
  *
  * Place:      cluster/, a task of its own. With one broker it is a quorum of one: the journal
- * (meta/journal.h) is its log; the Raft engine takes the journal's place later, the rest stays.
+ *             (meta/journal.h) is its log; the Raft engine takes the journal's place later, the
+ *             rest stays.
  * Thread:     controller_submit() from any task. Steps, hooks and done() run on the controller's
- * task. Order:      creation: replicas (hook) before the image that shows them; deletion: the image
- * first, then the replicas (hook). Ownership:  a submitted request and all it points to belong to
- * the controller until done() is called, once; also at shutdown (then with ERR_CLOSED). Invariants:
- * [CTL-1] an image is published only after its records are synced. [CTL-2] requests are carried out
- * in the order of their submission; those that wait together share one sync. [CTL-3] a mutation is
- * whole or not at all. Failure:    ERR_IO from the journal: every mutation from then on gets
- * ERR_IO; the broker goes on with the image it has. */
+ *             task.
+ * Order:      creation: replicas (hook) before the image that shows them; deletion: the image
+ *             first, then the replicas (hook).
+ * Ownership:  a submitted request and all it points to belong to the controller until done() is
+ *             called, once; also at shutdown (then with ERR_CLOSED).
+ * Invariants: [CTL-1] an image is published only after its records are synced. [CTL-2] requests
+ *             are carried out in the order of their submission; those that wait together share one
+ *             sync. [CTL-3] a mutation is whole or not at all.
+ * Failure:    ERR_IO from the journal: every mutation from then on gets ERR_IO; the broker goes on
+ *             with the image it has. */
 #ifndef CLUSTER_CONTROLLER_H
 #define CLUSTER_CONTROLLER_H
 
@@ -86,8 +90,6 @@ struct controller_hooks {
     /* Overrides of a resource changed; the image that holds them is published. */
     void (*on_config_changed)(void *ctx, const struct meta_image *image, enum meta_resource type,
                               struct slice name);
-    /* A newer image is published (after the two above). */
-    void (*on_published)(void *ctx, const struct meta_image *image);
 };
 
 struct controller_options {

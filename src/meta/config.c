@@ -135,6 +135,24 @@ static bool is_replica_list(struct slice value)
     return true;
 }
 
+/* address:limit,... as the network takes them: see net_ip_limit. */
+static bool is_address_limit_list(struct slice value)
+{
+    struct slice rest = value, one;
+    size_t count = 0;
+    if (slice_trim(value).size == 0) { return true; }
+    while (list_next(&rest, &one)) {
+        const uint8_t *colon = one.size ? memrchr(one.at, ':', one.size) : NULL;
+        int64_t limit;
+        if (!colon || colon == one.at || ++count > CONFIG_ADDRESS_LIMITS_MAX ||
+            !parse_i64(slice_of(colon + 1, one.size - (size_t)(colon - one.at) - 1), &limit) ||
+            limit < 0 || limit > INT32_MAX) {
+            return false;
+        }
+    }
+    return value.size < CONFIG_ADDRESS_LIMITS_SIZE;
+}
+
 static enum err check_text(const struct config_def *def, struct slice value, char *message)
 {
     char text[64];
@@ -145,6 +163,14 @@ static enum err check_text(const struct config_def *def, struct slice value, cha
                  "Invalid value %s for configuration %s: must be the literal '*' or a list of "
                  "replicas in the format [partitionId]:[brokerId],...",
                  slice_print(value, text, sizeof text), def->name);
+        return ERR_INVALID;
+    }
+    if (strcmp(def->name, "max.connections.per.ip.overrides") == 0) {
+        if (is_address_limit_list(value)) { return ERR_OK; }
+        snprintf(message, CONFIG_MESSAGE_SIZE,
+                 "Invalid value %s for configuration %s: must be address:limit,... with limits "
+                 "from 0 and at most %d addresses",
+                 slice_print(value, text, sizeof text), def->name, CONFIG_ADDRESS_LIMITS_MAX);
         return ERR_INVALID;
     }
     if (!def->valid) { return ERR_OK; }

@@ -1,13 +1,15 @@
 /* config.h - every configuration key that Barnabas knows: type, default, limits, where its value
  * comes from.
  *
- * Place:      meta/ holds the definitions and the resolution; broker/ parses files and flags into a
- * config_set; api/ describes and alters; replica/ turns a topic's values into a log's
- * configuration. Names, types, defaults and limits are those of Apache Kafka 4.4; keys of our own
- * are marked in config_table.c. Thread:     definitions are constant. A config_set is built at
- * start and constant afterwards. Dynamic values live in the image. Order:      topic override,
- * dynamic broker value, dynamic cluster-wide default, static file or flag, default; a topic key
- * falls back to its broker synonyms in that order, synonym by synonym (KIP-226). */
+ * Place:      meta/ holds the definitions and the resolution; broker/ parses files and flags into
+ *             a config_set; api/ describes and alters; replica/ turns a topic's values into a
+ *             log's configuration. Names, types, defaults and limits are those of Apache Kafka
+ *             4.4; keys of our own are marked in config_table.c.
+ * Thread:     definitions are constant. A config_set is built at start and constant afterwards.
+ *             Dynamic values live in the image.
+ * Order:      topic override, dynamic broker value, dynamic cluster-wide default, static file or
+ *             flag, default; a topic key falls back to its broker synonyms in that order, synonym
+ *             by synonym (KIP-226). */
 #ifndef META_CONFIG_H
 #define META_CONFIG_H
 
@@ -62,6 +64,9 @@ const struct config_def *config_topic_def(struct slice name);
 const struct config_def *config_broker_def(struct slice name);
 
 #define CONFIG_MESSAGE_SIZE 256
+/* Of max.connections.per.ip.overrides. */
+#define CONFIG_ADDRESS_LIMITS_MAX 256
+#define CONFIG_ADDRESS_LIMITS_SIZE 8192
 
 /* Whether value (not null) is allowed for the key. On ERR_INVALID message says what was expected,
  * in Kafka's words where clients match them. */

@@ -283,7 +283,6 @@ void meta_publisher_init(struct meta_publisher *p, struct meta_image *image) NO_
 {
     sys_mutex_init(&p->lock, SYS_RANK_META);
     p->image = image;
-    atomic_init(&p->version, 1);
 }
 
 void meta_publisher_fini(struct meta_publisher *p) NO_THREAD_SAFETY
@@ -299,7 +298,6 @@ void meta_publish(struct meta_publisher *p, struct meta_image *image)
     struct meta_image *old = p->image;
     CHECK(!old || image->offset >= old->offset); /* [META-3] */
     p->image = image;
-    atomic_fetch_add_explicit(&p->version, 1, memory_order_release);
     sys_mutex_unlock(&p->lock);
     meta_unref(old);
 }
@@ -310,21 +308,4 @@ struct meta_image *meta_latest(struct meta_publisher *p)
     struct meta_image *image = meta_ref(p->image);
     sys_mutex_unlock(&p->lock);
     return image;
-}
-
-struct meta_image *meta_view_get(struct meta_view *view, struct meta_publisher *p)
-{
-    uint64_t version = atomic_load_explicit(&p->version, memory_order_acquire);
-    if (view->image && view->version == version) { return view->image; }
-    struct meta_image *old = view->image;
-    view->image = meta_latest(p);
-    view->version = version; /* read before the image: at worst one look more */
-    meta_unref(old);
-    return view->image;
-}
-
-void meta_view_fini(struct meta_view *view)
-{
-    meta_unref(view->image);
-    view->image = NULL;
 }

@@ -1,13 +1,14 @@
 /* image.h - the cluster's metadata at one point of its log: immutable, shared, read without a lock.
  *
  * Place:      meta/ applies records to images (pure); the controller (cluster/) makes new ones;
- * every other room reads. The records are Kafka's KRaft records (TopicRecord, PartitionRecord,
- * ConfigRecord, ...). Thread:     an image never changes. meta_ref/meta_unref from any thread.
- * Tasks keep a struct meta_view, which costs one atomic load a look unless something changed.
+ *             every other room reads. The records are Kafka's KRaft records (TopicRecord,
+ *             PartitionRecord, ConfigRecord, ...).
+ * Thread:     an image never changes. meta_ref/meta_unref from any thread. Tasks keep a struct
+ *             meta_view, which costs one atomic load a look unless something changed.
  * Ownership:  whoever holds a reference may use every pointer below it.
  * Invariants: [META-1] topics by name and by id hold the same topics. [META-2] partitions of a
- * topic are dense from 0. [META-3] an image of a higher offset was made from this one by applying
- * records in log order. */
+ *             topic are dense from 0. [META-3] an image of a higher offset was made from this one
+ *             by applying records in log order. */
 #ifndef META_IMAGE_H
 #define META_IMAGE_H
 
@@ -135,13 +136,6 @@ NODISCARD enum err meta_dump(const struct meta_image *image,
 struct meta_publisher {
     struct sys_mutex lock;
     struct meta_image *image; /* guarded by lock */
-    _Atomic uint64_t version; /* pairs: release in publish, acquire in meta_view_get */
-};
-
-/* A task's own reference to the newest image it has looked at. */
-struct meta_view {
-    struct meta_image *image;
-    uint64_t version;
 };
 
 void meta_publisher_init(struct meta_publisher *p,
@@ -150,9 +144,4 @@ void meta_publisher_fini(struct meta_publisher *p);
 void meta_publish(struct meta_publisher *p, struct meta_image *image); /* takes the reference */
 /* Any. A new reference. */
 struct meta_image *meta_latest(struct meta_publisher *p);
-/* The view's image, refreshed when a newer one was published; valid until the next call with this
- * view. Owner of the view. */
-struct meta_image *meta_view_get(struct meta_view *view, struct meta_publisher *p);
-void meta_view_fini(struct meta_view *view);
-
 #endif

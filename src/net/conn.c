@@ -21,22 +21,6 @@ const char *net_conn_listener(const struct net_conn *conn)
     return conn->listener->name;
 }
 
-const char *net_conn_peer(const struct net_conn *conn)
-{
-    return conn->peer;
-}
-
-bool net_conn_is_control(const struct net_conn *conn)
-{
-    return conn->listener->is_control;
-}
-
-uint64_t net_conn_id(const struct net_conn *conn)
-{
-    return (uint64_t)conn->processor->index << 56 | (uint64_t)(conn->slot & 0xffffff) << 32 |
-           conn->generation;
-}
-
 void *net_conn_user(const struct net_conn *conn)
 {
     return conn->user;

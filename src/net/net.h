@@ -110,10 +110,6 @@ void net_answer_later(struct net_request *req);
 
 /* Constant facts about a connection; any thread that runs its request, and the owner. */
 const char *net_conn_listener(const struct net_conn *conn); /* name, "PLAINTEXT" */
-const char *net_conn_peer(const struct net_conn *conn); /* address without port */
-bool net_conn_is_control(const struct net_conn *conn);
-/* Unique while the process lives: processor, slot and generation in one word. */
-uint64_t net_conn_id(const struct net_conn *conn);
 
 /* One pointer of api's for the life of the connection; NULL at the start. Same threads. */
 void *net_conn_user(const struct net_conn *conn);

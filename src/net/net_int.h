@@ -2,13 +2,14 @@
  *
  * Place:      private to src/net and its unit tests.
  * Thread:     processor: everything of a connection but its job. A job (the requests that one run
- * may execute) moves: owner -> ready queue -> the owner itself or a thief; owner -> slow queue -> a
- * handler; and back to the owner by its mailbox. Who has the job may touch the job and the public
- * part of its requests, nobody else does. Ownership:  a connection is freed by its processor once
- * it is closed and nothing refers to it: no request, no job elsewhere, no message on its way. Until
- * then it is a ghost. Invariants: [NET-6] a job is in at most one place.  [NET-7] a turn makes no
- * system call for a connection that had nothing to do.  [NET-8] net_budget.used is the sum of what
- * frames have reserved.  [NET-9] locks of net are leaves: nothing is called under them. */
+ *             may execute) moves: owner -> ready queue -> the owner itself or a thief; owner ->
+ *             slow queue -> a handler; and back to the owner by its mailbox. Who has the job may
+ *             touch the job and the public part of its requests, nobody else does.
+ * Ownership:  a connection is freed by its processor once it is closed and nothing refers to it:
+ *             no request, no job elsewhere, no message on its way. Until then it is a ghost.
+ * Invariants: [NET-6] a job is in at most one place. [NET-7] a turn makes no system call for a
+ *             connection that had nothing to do. [NET-8] net_budget.used is the sum of what frames
+ *             have reserved. [NET-9] locks of net are leaves: nothing is called under them. */
 #ifndef NET_NET_INT_H
 #define NET_NET_INT_H
 
@@ -29,7 +30,7 @@
 #define NET_COPY_BUFFER_BYTES ((size_t)64 * 1024)
 #define NET_ANSWER_BYTES_MAX ((size_t)256 * 1024 * 1024) /* of buf */
 #define NET_CONTROL_QUEUE 20
-#define NET_PROCESSORS_MAX 256 /* net_conn_id() has 8 bits for it */
+#define NET_PROCESSORS_MAX 256
 #define NET_STUCK_NS (2 * SYS_MS) /* a head that waits longer may be stolen */
 #define NET_WATCH_IDLE_POLLS 100
 #define NET_ACCEPT_BATCH 64

@@ -25,14 +25,6 @@ static void produce_on_complete(struct purg_op *op, enum purg_reason reason)
 const struct purg_op_type delayed_produce_type = {
     .name = "Produce", .try_complete = produce_try_complete, .on_complete = produce_on_complete};
 
-void delayed_produce_fini(struct delayed_produce *d)
-{
-    for (size_t i = 0; i < d->items_count; i++) {
-        partition_unref(d->items[i].partition);
-    }
-    d->items_count = 0;
-}
-
 /* Whether the partition has something to tell other than data. */
 static bool fetch_item_is_over(const struct delayed_fetch_item *item)
 {
@@ -72,11 +64,3 @@ static void fetch_on_complete(struct purg_op *op, enum purg_reason reason)
 
 const struct purg_op_type delayed_fetch_type = {
     .name = "Fetch", .try_complete = fetch_try_complete, .on_complete = fetch_on_complete};
-
-void delayed_fetch_fini(struct delayed_fetch *d)
-{
-    for (size_t i = 0; i < d->items_count; i++) {
-        partition_unref(d->items[i].partition);
-    }
-    d->items_count = 0;
-}

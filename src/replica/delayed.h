@@ -2,9 +2,10 @@
  * are answered.
  *
  * Place:      replica/; api/ allocates them in a request's park arena, parks them and answers in
- * done(). Thread:     try_complete on any thread reads only the immutable items and published
- * partition state; done() on the owner's. Ownership:  the items' partition references belong to the
- * operation until done(), which drops them with delayed_*_fini(). */
+ *             done().
+ * Thread:     try_complete on any thread reads only the immutable items and published partition
+ *             state; done() on the owner's.
+ * Ownership:  the items' partition references are the caller's, held until done() has run. */
 #ifndef REPLICA_DELAYED_H
 #define REPLICA_DELAYED_H
 
@@ -33,8 +34,6 @@ static inline bool delayed_produce_is_acked(const struct delayed_produce_item *i
     return partition_hw(i->partition) >= i->required;
 }
 
-void delayed_produce_fini(struct delayed_produce *d);
-
 struct delayed_fetch_item {
     struct partition *partition;
     int64_t offset;
@@ -55,8 +54,6 @@ struct delayed_fetch {
 };
 
 extern const struct purg_op_type delayed_fetch_type;
-
-void delayed_fetch_fini(struct delayed_fetch *d);
 
 /* The exclusive bound of what a consumer may read. */
 static inline int64_t partition_read_bound(const struct partition *p, bool read_committed)

@@ -18,7 +18,6 @@ struct replica_manager {
     struct sys_mutex lock; /* guards table; rank SYS_RANK_REPLICAS; held for look-ups only */
     struct map table; /* topic id and index -> struct partition, one reference each */
     struct purgatory *produce, *fetch;
-    struct replica_counters counters;
 };
 
 #define PARTITION_KEY_SIZE 20
@@ -392,23 +391,23 @@ static void partition_forget(struct replica_manager *m, struct partition *p)
 void replica_remove_partitions(struct replica_manager *m, const struct meta_topic *topic,
                                int32_t from)
 {
-    int32_t count = meta_topic_partitions_count(topic) - from;
-    struct partition **gone = mem_array((size_t)count, sizeof(struct partition *));
-    /* Without memory the logs stay; the next start finds them without a topic, sets them aside. */
-    if (!gone) { return; }
-    for (int32_t i = 0; i < count; i++) {
-        gone[i] = table_take(m, topic->id, from + i);
-        if (!gone[i]) { continue; }
-        partition_end(gone[i], PARTITION_DELETED);
-        partition_forget(m, gone[i]);
+    struct partition *gone = NULL;
+    for (int32_t i = from; i < meta_topic_partitions_count(topic); i++) {
+        struct partition *p = table_take(m, topic->id, i);
+        if (!p) { continue; }
+        partition_end(p, PARTITION_DELETED);
+        partition_forget(m, p);
+        p->gone_next = gone;
+        gone = p;
     }
-    for (size_t i = 0; i < m->dirs_count; i++) {
+    for (size_t i = 0; gone && i < m->dirs_count; i++) {
         logdir_quiesce(m->dirs[i]);
     }
-    for (int32_t i = 0; i < count; i++) {
-        partition_unref(gone[i]);
+    while (gone) {
+        struct partition *p = gone;
+        gone = p->gone_next;
+        partition_unref(p);
     }
-    mem_free(gone);
 }
 
 /* ---- walks ---- */
@@ -514,11 +513,6 @@ struct purgatory *replica_produce_purgatory(struct replica_manager *m)
 struct purgatory *replica_fetch_purgatory(struct replica_manager *m)
 {
     return m->fetch;
-}
-
-struct replica_counters *replica_counters(struct replica_manager *m)
-{
-    return &m->counters;
 }
 
 size_t replica_dirs_count(const struct replica_manager *m)

@@ -2,15 +2,18 @@
  * them.
  *
  * Place:      floor 4. Owns the data directories (log/dir.h) and the purgatories of produce and
- * fetch; api/ appends, reads and parks here. The controller's hooks add and remove
- * partitions. Thread:     partitions are looked up and used from any thread; what changes the set
- * of partitions runs on the controller's task or at start-up. A partition's published state (state,
- * epoch, hw) is atomic. Order:      state before cancel: a partition's state is set first, then its
- * operations are cancelled; try_complete treats a state other than online as complete, so nobody
- * waits for a timeout. Invariants: [REP-1] the high watermark never moves back while the broker
- * runs. [REP-2] hw <= leo. [REP-3] under the group policy hw <= synced: what is readable survives.
- * [REP-4] keys are checked only while no lock is held. Failure:    a directory that goes offline
- * takes its partitions offline; the others go on. */
+ *             fetch; api/ appends, reads and parks here. The controller's hooks add and remove
+ *             partitions.
+ * Thread:     partitions are looked up and used from any thread; what changes the set of
+ *             partitions runs on the controller's task or at start-up. A partition's published
+ *             state (state, epoch, hw) is atomic.
+ * Order:      state before cancel: a partition's state is set first, then its operations are
+ *             cancelled; try_complete treats a state other than online as complete, so nobody
+ *             waits for a timeout.
+ * Invariants: [REP-1] the high watermark never moves back while the broker runs. [REP-2] hw <=
+ *             leo. [REP-3] under the group policy hw <= synced: what is readable survives. [REP-4]
+ *             keys are checked only while no lock is held.
+ * Failure:    a directory that goes offline takes its partitions offline; the others go on. */
 #ifndef REPLICA_REPLICA_H
 #define REPLICA_REPLICA_H
 
@@ -38,6 +41,7 @@ struct partition {
     struct uuid topic_id;
     struct log *log; /* a reference */
     struct replica_manager *manager;
+    struct partition *gone_next; /* the removing task: taken from the table, not yet given up */
 };
 
 struct replica_options {
@@ -48,11 +52,6 @@ struct replica_options {
     int32_t node_id;
     enum log_flush_policy flush_policy;
     const struct purg_env *purg_env;
-};
-
-struct replica_counters {
-    _Atomic uint64_t messages_in, bytes_in, bytes_out;
-    _Atomic uint64_t produce_failed, fetch_failed;
 };
 
 /* ---- life ---- */
@@ -137,7 +136,6 @@ void partition_check(struct partition *p, struct purg_owner *self);
 
 struct purgatory *replica_produce_purgatory(struct replica_manager *m);
 struct purgatory *replica_fetch_purgatory(struct replica_manager *m);
-struct replica_counters *replica_counters(struct replica_manager *m);
 size_t replica_dirs_count(const struct replica_manager *m);
 struct logdir *replica_dir(const struct replica_manager *m, size_t index);
 

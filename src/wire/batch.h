@@ -127,9 +127,6 @@ enum batch_reject {
 };
 #define BATCH_REJECT_COUNT 23
 
-/* A short name for logs and metrics: "bad-crc". */
-const char *batch_reject_name(enum batch_reject r);
-
 /* What the topic and the request allow. Zeroed limits mean: no limit (max_message_bytes,
  * decompressed_bytes_max). */
 struct batch_rules {

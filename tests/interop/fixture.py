@@ -50,20 +50,12 @@ def python_packages():
     return os.path.join(CACHE, "py%d.%d" % sys.version_info[:2])
 
 
-def need_packages(*requirements):
-    """Client libraries from PyPI, pinned, installed once; makes them importable."""
+def need_packages():
+    """Client libraries from PyPI: setup.sh has them or fetches them; makes them importable."""
+    run([os.path.join(HERE, "setup.sh")], 300)
     folder = python_packages()
-    os.makedirs(folder, exist_ok=True)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    with open(os.path.join(folder, ".lock"), "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for requirement in requirements:
-            name, _, version = requirement.partition("==")
-            info = f"{name.replace('-', '_')}-{version}.dist-info"
-            if not os.path.isdir(os.path.join(folder, info)):
-                run([sys.executable, "-m", "pip", "install", "-q", "--upgrade", "--no-deps",
-                     "--target", folder, requirement], 300)
 
 
 def scratch(prefix):

@@ -12,7 +12,7 @@ import zlib
 import fixture
 from load import run_load
 
-fixture.need_packages("confluent-kafka==2.16.1")
+fixture.need_packages()
 import confluent_kafka as ck  # noqa: E402
 from confluent_kafka import admin  # noqa: E402
 

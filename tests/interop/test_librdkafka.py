@@ -7,7 +7,7 @@ import unittest
 
 import fixture
 
-fixture.need_packages("confluent-kafka==2.16.1")
+fixture.need_packages()
 import confluent_kafka as ck  # noqa: E402
 from confluent_kafka import admin  # noqa: E402
 

@@ -1,5 +1,6 @@
 /* config_test.c - definitions that hold together, values that are checked, layers in their order.
  */
+#include "base/check.h"
 #include "base/mem.h"
 #include "meta/config.h"
 #include "meta/records.h"
@@ -110,6 +111,23 @@ static void check_normal(const char *key, const char *value, const char *wanted)
     char buf[128];
     config_normalize(def_of(key, true), slice_str(value), buf);
     assert_string_equal(buf, wanted);
+}
+
+static void test_address_limits_are_checked(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"", "127.0.0.1:5", "10.0.0.1:0, ::1:7"};
+    static const char *const bad[] = {"127.0.0.1",   "127.0.0.1:",    ":5",   "127.0.0.1:-1",
+                                      "127.0.0.1:x", "127.0.0.1:5,,", "a:1,b"};
+    const struct config_def *def = config_broker_def(SLICE_LIT("max.connections.per.ip.overrides"));
+    char message[CONFIG_MESSAGE_SIZE];
+    for (size_t i = 0; i < COUNT_OF(good); i++) {
+        assert_int_equal(config_check(def, slice_str(good[i]), message), ERR_OK);
+    }
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        assert_int_equal(config_check(def, slice_str(bad[i]), message), ERR_INVALID);
+        assert_non_null(strstr(message, "address:limit"));
+    }
 }
 
 static void test_values_are_stored_in_one_form(void **state)
@@ -280,6 +298,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_definition_is_sorted_found_and_allows_its_default),
         cmocka_unit_test(test_values_are_checked),
+        cmocka_unit_test(test_address_limits_are_checked),
         cmocka_unit_test(test_values_are_stored_in_one_form),
         CASE(test_the_nearest_layer_decides),
         CASE(test_synonyms_are_taken_in_order_and_scaled),

@@ -199,6 +199,21 @@ static bool is_complete(const struct purg_op_type *type, struct purg_op *op)
     return type->try_complete(op);
 }
 
+/* The references that the items hold. */
+static void drop_produce(struct delayed_produce *d)
+{
+    for (size_t i = 0; i < d->items_count; i++) {
+        partition_unref(d->items[i].partition);
+    }
+}
+
+static void drop_fetch(struct delayed_fetch *d)
+{
+    for (size_t i = 0; i < d->items_count; i++) {
+        partition_unref(d->items[i].partition);
+    }
+}
+
 static void test_a_produce_waits_for_the_watermark_of_each_partition(void **state)
 {
     struct fixture *f = *state;
@@ -212,7 +227,7 @@ static void test_a_produce_waits_for_the_watermark_of_each_partition(void **stat
     assert_false(is_complete(&delayed_produce_type, &d.op));
     append(f, b, 1);
     assert_true(is_complete(&delayed_produce_type, &d.op));
-    delayed_produce_fini(&d);
+    drop_produce(&d);
 }
 
 static struct delayed_fetch_item fetch_item(struct partition *p, int64_t offset)
@@ -237,7 +252,7 @@ static void test_a_fetch_waits_for_its_bytes_over_all_partitions(void **state)
     assert_false(is_complete(&delayed_fetch_type, &d.op));
     append(f, a, 1);
     assert_true(is_complete(&delayed_fetch_type, &d.op));
-    delayed_fetch_fini(&d);
+    drop_fetch(&d);
 }
 
 static void test_a_fetch_does_not_count_what_is_not_readable(void **state)
@@ -262,7 +277,7 @@ static void test_a_fetch_does_not_count_what_is_not_readable(void **state)
     assert_false(is_complete(&delayed_fetch_type, &d.op)); /* the watermark was not moved yet */
     partition_advance(p, NULL);
     assert_true(is_complete(&delayed_fetch_type, &d.op));
-    delayed_fetch_fini(&d);
+    drop_fetch(&d);
 }
 
 static void test_what_is_not_data_ends_a_fetch_too(void **state)
@@ -288,7 +303,7 @@ static void test_what_is_not_data_ends_a_fetch_too(void **state)
     assert_false(is_complete(&delayed_fetch_type, &d.op));
     assert_int_equal(log_set_start(p->log, 4), ERR_OK); /* below the start now */
     assert_true(is_complete(&delayed_fetch_type, &d.op));
-    delayed_fetch_fini(&d);
+    drop_fetch(&d);
 }
 
 /* ---- states */
@@ -312,8 +327,8 @@ static void test_a_removed_topic_ends_what_waits_for_it(void **state)
     assert_false(delayed_produce_is_acked(&wanted)); /* it ended, it was not acknowledged */
     assert_null(replica_find(f->m, id, 0));
     assert_int_equal(replica_partitions_count(f->m), 0);
-    delayed_fetch_fini(&fetch);
-    delayed_produce_fini(&produce);
+    drop_fetch(&fetch);
+    drop_produce(&produce);
     partition_unref(p);
 }
 
@@ -372,7 +387,7 @@ static void test_a_stopping_broker_ends_what_waits(void **state)
     replica_stop_partitions(f->m);
     assert_int_equal(partition_state(p), PARTITION_STOPPING);
     assert_true(is_complete(&delayed_produce_type, &d.op));
-    delayed_produce_fini(&d);
+    drop_produce(&d);
     partition_unref(p);
 }
 
