@@ -32,7 +32,7 @@ void logdir_fail(struct logdir *dir, enum err e)
     log_error(dir->options.logger, LOGGER_DIR,
               "log directory %s failed (%s) and is offline until the next start", dir->path,
               err_name(e));
-    if (dir->keeper.task) { sys_task_wake(dir->keeper.task); }
+    keeper_wake(&dir->keeper);
 }
 
 static void env_failed(void *ctx, enum err e)
@@ -449,8 +449,9 @@ enum err logdir_open(struct sys *sys, const struct logdir_options *options, stru
     if (!e) { e = keeper_start(&dir->keeper); }
     o->path = o->cluster_id = NULL; /* not ours to keep */
     if (e) {
+        keeper_stop(&dir->keeper);
         flusher_stop(&dir->flusher);
-        keeper_stop(&dir->keeper, false);
+        keeper_fini(&dir->keeper, false);
         logdir_free(dir);
         return e;
     }
@@ -513,9 +514,10 @@ void logdir_close(struct logdir *dir, const struct logdir_close_options *options
 {
     if (!dir) { return; }
     bool clean = options->clean && !logdir_is_offline(dir);
+    /* The keeper first: it deletes, which the flusher has to sync, and wakes it. */
+    keeper_stop(&dir->keeper);
     if (clean) { clean = logdir_flush(dir) == ERR_OK; }
     flusher_stop(&dir->flusher);
-    keeper_stop(&dir->keeper, clean);
     if (clean) {
         enum err e = close_clean(dir, options->broker_epoch);
         if (e) {
@@ -524,6 +526,7 @@ void logdir_close(struct logdir *dir, const struct logdir_close_options *options
                       dir->path, err_name(e));
         }
     }
+    keeper_fini(&dir->keeper, clean);
     logdir_free(dir);
 }
 

@@ -163,7 +163,6 @@ enum keeper_job { KEEPER_RETENTION, KEEPER_IDLE, KEEPER_CHECKPOINT, KEEPER_JOBS 
 
 struct keeper {
     struct logdir *dir;
-    struct sys_task *task;
     /* The keeper's own. */
     uint64_t due_ns[KEEPER_JOBS];
     struct log **pass; /* logs of the present pass over them, referenced */
@@ -174,13 +173,19 @@ struct keeper {
     _Atomic uint64_t segments_deleted, logs_idle_closed;
     /* Guarded by the lock. */
     struct sys_mutex lock;
+    struct sys_task *task; /* NULL before the start and from keeper_stop() on */
     struct list removals; /* in order of due_ns as far as delays are equal */
 };
 
 void keeper_init(struct keeper *k, struct logdir *dir);
 NODISCARD enum err keeper_start(struct keeper *k);
-/* Stops the task; removes at once what waits for removal, or leaves it to the next start. */
-void keeper_stop(struct keeper *k, bool remove_waiting);
+/* Ends the task. Before flusher_stop(): a keeper that deletes wakes the flusher. */
+void keeper_stop(struct keeper *k);
+/* After both have stopped. Removes at once what waits for removal, or leaves it to the next start.
+ */
+void keeper_fini(struct keeper *k, bool remove_waiting);
+/* Any thread, also before the keeper runs and after it stopped. */
+void keeper_wake(struct keeper *k);
 void keeper_remove_later(struct keeper *k, const char *path, int64_t delay_ms, bool is_tree);
 
 /* ---- the directory (dir.c) ---- */

@@ -22,8 +22,15 @@ void keeper_remove_later(struct keeper *k, const char *path, int64_t delay_ms, b
     r->due_ns = now_ns + (delay_ms > 0 ? (uint64_t)delay_ms * SYS_MS : 0);
     sys_mutex_lock(&k->lock);
     list_add_tail(&k->removals, &r->node);
-    sys_mutex_unlock(&k->lock);
     if (k->task) { sys_task_wake(k->task); }
+    sys_mutex_unlock(&k->lock);
+}
+
+void keeper_wake(struct keeper *k)
+{
+    sys_mutex_lock(&k->lock);
+    if (k->task) { sys_task_wake(k->task); }
+    sys_mutex_unlock(&k->lock);
 }
 
 struct tree {
@@ -209,14 +216,24 @@ enum err keeper_start(struct keeper *k)
         k->due_ns[j] = now_ns + job_period_ns(k, (enum keeper_job)j);
     }
     struct sys_task_options o = {.name = "keeper", .step = keeper_step, .ctx = k};
-    return sys_task_start(k->dir->sys, &o, &k->task);
+    sys_mutex_lock(&k->lock); /* the flusher runs already and may wake it */
+    enum err e = sys_task_start(k->dir->sys, &o, &k->task);
+    sys_mutex_unlock(&k->lock);
+    return e;
 }
 
-void keeper_stop(struct keeper *k, bool remove_waiting)
+void keeper_stop(struct keeper *k)
 {
-    sys_task_stop(k->task);
-    k->task = NULL;
+    sys_mutex_lock(&k->lock);
+    struct sys_task *task = k->task;
+    k->task = NULL; /* from here on nobody wakes it */
+    sys_mutex_unlock(&k->lock);
+    sys_task_stop(task);
     if (k->in_pass) { pass_end(k); }
+}
+
+void keeper_fini(struct keeper *k, bool remove_waiting)
+{
     struct list *node;
     while ((node = list_pop_head(&k->removals)) != NULL) {
         struct removal *r = LIST_ENTRY(node, struct removal, node);

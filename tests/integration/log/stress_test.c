@@ -101,6 +101,7 @@ static void test_everybody_at_once(void **state)
     fixture_init(f);
     f->options.config.segment_bytes = 20000;
     f->options.config.retention_bytes = 60000;
+    f->options.config.retention_ms = -1; /* the records are old: by time all of them would go */
     f->options.config.file_delete_delay_ms = 1;
     f->options.retention_check_ms = 5;
     f->options.checkpoint_ms = 7;
