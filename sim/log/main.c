@@ -27,7 +27,8 @@
 
 struct book {
     struct sim *sim;
-    struct log *log; /* of the process that is up; NULL before it is open */
+    struct log *log; /* of the process that is up */
+    bool is_verified; /* it is open, and 'current' is what it holds */
     struct codec_scratch *scratch;
     uint64_t current[OFFSETS_MAX]; /* record number + 1 at each offset; 0: none */
     uint64_t ever[OFFSETS_MAX][EVER_MAX];
@@ -182,6 +183,7 @@ static void log_main(struct sys *sys, void *ctx)
     CHECK(b->scratch);
     b->log = log;
     verify(b);
+    b->is_verified = true;
     b->required = 0;
     for (;;) {
         uint64_t what = sim_below(b->sim, 100);
@@ -213,16 +215,16 @@ static void run(uint64_t seed)
     b->floor = INT64_MAX;
     struct sim_host *host = sim_host_create(b->sim, "b1");
     for (int i = 0; i < CRASHES; i++) {
-        b->log = NULL;
+        b->is_verified = false;
         sim_boot(host, log_main, b);
         uint64_t ms = 5 + sim_below(b->sim, 60);
         sim_run_until(b->sim, sim_now_ns(b->sim) + ms * SYS_MS);
-        if (b->log) {
+        if (b->is_verified) {
             int64_t synced = log_synced(b->log);
             int64_t floor = b->floor > 0 ? b->floor : 0;
             b->required = synced < floor ? synced : floor;
             sim_note(b->sim, "must keep up to %" PRId64, b->required);
-        } /* else: it was still recovering, the old promise holds */
+        } /* else: it was still being read, the old promise holds */
         b->floor = INT64_MAX;
         sim_crash(host, SIM_KEEP_BY_CHANCE);
     }
