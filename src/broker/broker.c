@@ -335,16 +335,15 @@ static enum err start_all(struct broker *b, char *message)
     return e;
 }
 
-/* As many network threads as half the processors, at most Kafka's 3: a request runs to its end
- * where it arrives, so more threads than that only hand work around and take the other half from
- * the clients and the page cache. */
+/* Kafka's 3 network threads, but no more than there are processors: a request runs to its end where
+ * it arrives, so more threads than that only take turns on one processor. */
 static enum err default_threads(struct broker *b)
 {
     struct config_set *set = b->options.statics;
     if (config_set_get(set, "num.network.threads")) { return ERR_OK; }
-    unsigned half = sys_cpu_count(b->options.sys) / 2;
+    unsigned count = sys_cpu_count(b->options.sys);
     char text[8];
-    snprintf(text, sizeof text, "%u", half < 1 ? 1 : half > 3 ? 3 : half);
+    snprintf(text, sizeof text, "%u", count < 3 ? count : 3);
     return config_set_put(set, slice_str("num.network.threads"), slice_str(text));
 }
 
@@ -378,6 +377,7 @@ enum err broker_start(const struct broker_options *options, struct broker **out,
     if (!b || !empty) {
         mem_free(b);
         meta_unref(empty);
+        snprintf(message, BROKER_MESSAGE_SIZE, "%s", err_name(ERR_NOMEM));
         return ERR_NOMEM;
     }
     b->options = *options;

@@ -2,8 +2,8 @@
  * an effect here.
  *
  * Ours, unknown to Kafka: control.plane.listener.name (kept from older Kafka), log.flush.policy,
- * connections.partial.frame.max.ms, connections.stalled.write.max.ms. Defaults that differ from
- * Kafka's, so that a broker starts without a file: node.id, process.roles,
+ * connections.partial.frame.max.ms, connections.stalled.write.max.ms, http.listener. Defaults that
+ * differ from Kafka's, so that a broker starts without a file: node.id, process.roles,
  * queued.max.request.bytes. */
 #include "base/check.h"
 #include "meta/config.h"
@@ -448,6 +448,13 @@ static const struct config_def broker_defs[] = {
      .default_value = "1000",
      .min = INT32_MIN,
      .max = INT32_MAX},
+    {.name = "http.listener",
+     .doc = "host:port where /metrics, /healthz and /readyz are answered, without any check of who "
+            "asks; nothing listens when it is not set. Ours.",
+     .type = CONFIG_STRING,
+     .default_value = NULL,
+     .min = 0,
+     .max = -1},
     {.name = "inter.broker.listener.name",
      .doc = "Listener between brokers. No effect: one broker talks to no other.",
      .type = CONFIG_STRING,
@@ -781,8 +788,8 @@ static const struct config_def broker_defs[] = {
      .max = INT32_MAX,
      .update = CONFIG_CLUSTER_WIDE},
     {.name = "num.network.threads",
-     .doc = "Threads of each data listener; without it half the processors, at most 3. Read at the "
-            "start.",
+     .doc = "Threads of each data listener; without it 3, or one a processor if there are "
+            "fewer. Read at the start.",
      .type = CONFIG_INT,
      .default_value = "3",
      .min = 1,
