@@ -153,6 +153,29 @@ static bool is_address_limit_list(struct slice value)
     return value.size < CONFIG_ADDRESS_LIMITS_SIZE;
 }
 
+bool config_host_port(struct slice value, char host[CONFIG_HOST_SIZE], uint16_t *port)
+{
+    const uint8_t *colon = value.size ? memrchr(value.at, ':', value.size) : NULL;
+    int64_t number;
+    if (!colon ||
+        !parse_i64(slice_of(colon + 1, value.size - (size_t)(colon - value.at) - 1), &number) ||
+        number < 0 || number > UINT16_MAX) {
+        return false;
+    }
+    struct slice name = slice_of(value.at, (size_t)(colon - value.at));
+    bool has_brackets = name.size >= 2 && name.at[0] == '[' && name.at[name.size - 1] == ']';
+    if (has_brackets) { name = slice_sub(name, 1, name.size - 2); }
+    bool has_colon = name.size && memchr(name.at, ':', name.size);
+    if (name.size >= CONFIG_HOST_SIZE || has_colon != has_brackets ||
+        (name.size && memchr(name.at, '/', name.size))) {
+        return false;
+    }
+    if (name.size) { memcpy(host, name.at, name.size); }
+    host[name.size] = '\0';
+    *port = (uint16_t)number;
+    return true;
+}
+
 static enum err check_text(const struct config_def *def, struct slice value, char *message)
 {
     char text[64];
@@ -171,6 +194,18 @@ static enum err check_text(const struct config_def *def, struct slice value, cha
                  "Invalid value %s for configuration %s: must be address:limit,... with limits "
                  "from 0 and at most %d addresses",
                  slice_print(value, text, sizeof text), def->name, CONFIG_ADDRESS_LIMITS_MAX);
+        return ERR_INVALID;
+    }
+    if (strcmp(def->name, "http.listener") == 0) {
+        char host[CONFIG_HOST_SIZE];
+        uint16_t port;
+        if (slice_trim(value).size == 0 || config_host_port(slice_trim(value), host, &port)) {
+            return ERR_OK;
+        }
+        snprintf(message, CONFIG_MESSAGE_SIZE,
+                 "Invalid value %s for configuration %s: must be host:port with a port from 0 to "
+                 "65535, as 127.0.0.1:9404 or [::1]:9404",
+                 slice_print(value, text, sizeof text), def->name);
         return ERR_INVALID;
     }
     if (!def->valid) { return ERR_OK; }

@@ -72,6 +72,9 @@ const struct config_def *config_broker_def(struct slice name);
  * in Kafka's words where clients match them. */
 NODISCARD enum err config_check(const struct config_def *def, struct slice value,
                                 char message[CONFIG_MESSAGE_SIZE]);
+/* host:port of http.listener: the host empty (all interfaces), a name, an address, or [address]. */
+#define CONFIG_HOST_SIZE 256
+bool config_host_port(struct slice value, char host[CONFIG_HOST_SIZE], uint16_t *port);
 /* The value as it is stored: spaces around list elements and repeated elements removed, booleans in
  * lower case. Into buf (at least value.size + 1). Only after config_check. */
 void config_normalize(const struct config_def *def, struct slice value, char *buf);

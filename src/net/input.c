@@ -112,6 +112,7 @@ static enum err net_conn_take_frame(struct net_conn *c)
     if (!r) { return ERR_NOMEM; }
     r->pub.conn = c;
     r->pub.owner = p->owner;
+    r->pub.processor = p->index;
     r->pub.received_ns = p->now_ns;
     r->pub.frame = (struct mslice){c->in->at + c->in_pos + 4, c->frame_size};
     r->buf = c->in;

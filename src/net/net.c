@@ -96,6 +96,7 @@ static enum err net_make_processors(struct net *net)
             enum err e = net_processor_init(p, net, plane, (unsigned)at);
             net->processors_count++;
             if (e) { return e; }
+            p->listener = l;
             p->queue_max = l->is_control ? NET_CONTROL_QUEUE : share ? share : 1;
             l->processors[k] = p;
         }
@@ -166,6 +167,22 @@ uint16_t net_port(const struct net *net, size_t index)
 enum err net_reconfigure(struct net *net, const struct net_limits *limits)
 {
     return net_limits_set(&net->limits, limits);
+}
+
+bool net_is_turning(struct net *net, uint64_t now_ns)
+{
+    bool all = true;
+    for (size_t i = 0; i < net->processors_count; i++) {
+        struct net_processor *p = &net->processors[i];
+        uint64_t since = atomic_load_explicit(&p->pinged_ns, memory_order_acquire);
+        if (since) {
+            all = all && now_ns - since < NET_TURN_MAX_NS;
+            continue;
+        }
+        atomic_store_explicit(&p->pinged_ns, now_ns, memory_order_relaxed);
+        net_processor_post(p, &p->ping_msg);
+    }
+    return all;
 }
 
 /* ---- shutdown ---- */
@@ -259,6 +276,13 @@ static uint64_t net_sum_wakes(const struct net *net)
     return n;
 }
 
+/* Both grow while they are read. */
+static uint64_t net_open_count(const uint64_t sum[NET_COUNTS])
+{
+    uint64_t opened = sum[NET_COUNT_OPENED], gone = sum[NET_COUNT_GONE];
+    return opened > gone ? opened - gone : 0;
+}
+
 void net_counters_get(const struct net *net, struct net_counters *out)
 {
     uint64_t sum[NET_COUNTS] = {0};
@@ -269,7 +293,7 @@ void net_counters_get(const struct net *net, struct net_counters *out)
         net_sum(sum, &net->listeners[i].tally);
     }
     *out = (struct net_counters){
-        .connections = sum[NET_COUNT_OPENED] - sum[NET_COUNT_GONE],
+        .connections = net_open_count(sum),
         .queued_bytes =
             atomic_load(&net->data.budget.used) + atomic_load(&net->control.budget.used),
         .accepted = sum[NET_COUNT_ACCEPTED],
@@ -293,4 +317,37 @@ void net_counters_get(const struct net *net, struct net_counters *out)
     for (unsigned i = 0; i < NET_CLOSED_REASONS; i++) {
         out->closed[i] = sum[NET_COUNT_CLOSED + i];
     }
+}
+
+bool net_processor_counters_get(const struct net *net, size_t index,
+                                struct net_processor_counters *out)
+{
+    uint64_t sum[NET_COUNTS] = {0};
+    if (index >= net->processors_count) { return false; }
+    const struct net_processor *p = &net->processors[index];
+    net_sum(sum, &p->tally);
+    *out = (struct net_processor_counters){
+        .listener = p->listener->name,
+        .connections = net_open_count(sum),
+        .opened = sum[NET_COUNT_OPENED],
+        .gone = sum[NET_COUNT_GONE],
+        .expired = sum[NET_COUNT_CLOSED + NET_CLOSED_IDLE],
+        .requests = sum[NET_COUNT_REQUESTS],
+        .bytes_in = sum[NET_COUNT_BYTES_IN],
+        .bytes_out = sum[NET_COUNT_BYTES_OUT],
+        .queued = atomic_load_explicit(&p->ready_count, memory_order_relaxed),
+    };
+    return true;
+}
+
+uint32_t net_slow_count(const struct net *net)
+{
+    return atomic_load_explicit(&net->data.slow_count, memory_order_relaxed) +
+           atomic_load_explicit(&net->control.slow_count, memory_order_relaxed);
+}
+
+uint64_t net_memory_left(const struct net *net)
+{
+    uint64_t used = atomic_load_explicit(&net->data.budget.used, memory_order_relaxed);
+    return used < net->data.budget.max ? net->data.budget.max - used : 0;
 }

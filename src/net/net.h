@@ -73,6 +73,7 @@ struct net_request {
     struct purg_owner *self; /* 'owner' when on its thread, NULL on a handler: purgatory's 'self' */
     struct mslice frame; /* without the size; may be changed in place; empty once released */
     uint64_t received_ns; /* the turn in which the frame was complete */
+    unsigned processor; /* its number, below NET_PROCESSORS_MAX */
     bool on_handler; /* a thread that may wait for a disk */
     /* Memory of the request: decoding and building the answer. Lives until the answer has left, so
      * release_ctx may point into it. Gone after net_request_release(); back with
@@ -83,7 +84,17 @@ struct net_request {
     struct arena *park_arena;
     /* Api's own; zeroed for each request, kept from NET_SLOW to the handler. */
     void *op;
+    uint32_t tag; /* Api's own, for on_sent(): what kind of request it is */
     struct net_answer answer;
+};
+
+/* When a request passed which point; each at least the one before. */
+struct net_times {
+    uint64_t received_ns;
+    uint64_t started_ns; /* handle() began, the last time */
+    uint64_t handled_ns; /* and returned */
+    uint64_t done_ns; /* answered; later than handled_ns if it was parked */
+    uint64_t sent_ns; /* the answer has left */
 };
 
 /* ---- calls for api/, on the thread that runs the request ---- */
@@ -128,6 +139,9 @@ struct net_api {
     /* A request that said NET_SLOW with an op will not run again, its connection has closed: give
      * back what op holds. Owner's thread. May be NULL. */
     void (*on_drop)(void *ctx, struct net_request *req);
+    /* The request's answer has left whole, or it needed none; frame and arenas may be gone. Owner's
+     * thread. May be NULL. */
+    void (*on_sent)(void *ctx, const struct net_request *req, const struct net_times *times);
     /* Last sight of a connection, [NET-4]; frees the user pointer. Owner's thread. May be NULL. */
     void (*on_close)(void *ctx, struct net_conn *conn);
 };
@@ -183,6 +197,7 @@ struct net_config {
 };
 
 #define NET_LISTENERS_MAX 16
+#define NET_PROCESSORS_MAX 256
 #define NET_HANDLERS_MAX 64
 
 /* Kafka's defaults, ours where they differ: no listener, no logger, purg_env left empty. */
@@ -201,6 +216,11 @@ uint16_t net_port(const struct net *net, size_t index);
 
 /* Any thread. On ERR_NOMEM the old limits stay. Connections that exceed new limits stay open. */
 NODISCARD enum err net_reconfigure(struct net *net, const struct net_limits *limits);
+
+/* False: a processor has not finished a turn for NET_TURN_MAX_NS since it was asked. Asks all
+ * processors, so the first answer is always true. One thread at a time; before net_stop(). */
+#define NET_TURN_MAX_NS (5000 * SYS_MS)
+bool net_is_turning(struct net *net, uint64_t now_ns);
 
 /* Shutdown in this order; each may be left out, net_stop() does all.
  * Closes the listeners. */
@@ -255,5 +275,24 @@ struct net_counters {
 
 /* Any thread; near, not a snapshot. */
 void net_counters_get(const struct net *net, struct net_counters *out);
+
+/* One processor's part. */
+struct net_processor_counters {
+    const char *listener; /* borrowed from the net */
+    uint64_t connections; /* open now */
+    uint64_t opened, gone;
+    uint64_t expired; /* closed since they were idle */
+    uint64_t requests;
+    uint64_t bytes_in, bytes_out;
+    uint32_t queued; /* connections with requests that wait to be run */
+};
+
+/* False: there are no more than index processors. */
+bool net_processor_counters_get(const struct net *net, size_t index,
+                                struct net_processor_counters *out);
+/* Connections whose requests wait for a handler; bytes that frames of the data plane may still
+ * take. */
+uint32_t net_slow_count(const struct net *net);
+uint64_t net_memory_left(const struct net *net);
 
 #endif

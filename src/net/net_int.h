@@ -30,7 +30,6 @@
 #define NET_COPY_BUFFER_BYTES ((size_t)64 * 1024)
 #define NET_ANSWER_BYTES_MAX ((size_t)256 * 1024 * 1024) /* of buf */
 #define NET_CONTROL_QUEUE 20
-#define NET_PROCESSORS_MAX 256
 #define NET_STUCK_NS (2 * SYS_MS) /* a head that waits longer may be stolen */
 #define NET_WATCH_IDLE_POLLS 100
 #define NET_ACCEPT_BATCH 64
@@ -83,6 +82,7 @@ enum net_msg_kind {
     NET_MSG_STOP_READING,
     NET_MSG_DRAIN,
     NET_MSG_CLOSE,
+    NET_MSG_PING,
 };
 
 struct net_msg {
@@ -161,6 +161,7 @@ struct net_req {
     bool cancelled; /* on_cancel was called */
     bool release_wanted; /* net_request_release() on a handler: done by the owner */
     bool silent; /* no answer */
+    uint64_t started_ns, handled_ns, done_ns; /* as in struct net_times */
     /* How much of it has left. */
     uint8_t size_be[4];
     uint8_t size_sent;
@@ -292,6 +293,7 @@ struct net_processor {
     struct purg_owner *owner;
     struct purg_wheel *wheel;
     unsigned index; /* in the net */
+    const struct net_listener *listener;
     struct sys_mailbox box;
 
     /* The request channel: connections with whole requests. */
@@ -302,7 +304,8 @@ struct net_processor {
     _Atomic bool stuck; /* set by the watch, cleared by the processor */
 
     /* Its own thread. */
-    uint64_t now_ns;
+    uint64_t now_ns; /* when the turn began */
+    uint64_t clock_ns; /* the last look at the clock */
     uint32_t queue_max;
     struct net_slot *slots;
     uint32_t slots_count;
@@ -327,6 +330,8 @@ struct net_processor {
 
     /* Shutdown: messages from and flags for the thread that stops the net. */
     struct net_msg stop_reading_msg, drain_msg, close_msg;
+    struct net_msg ping_msg;
+    _Atomic uint64_t pinged_ns; /* 0: the last ping was answered; the asker sets, p clears */
     _Atomic int stop_reading_flag, drained_flag, closed_flag;
 };
 

@@ -158,6 +158,18 @@ static bool net_req_advance(struct net_req *r, size_t *n)
     return false;
 }
 
+static void net_req_sent(const struct net_processor *p, const struct net_req *r)
+{
+    const struct net_api *api = &p->net->api;
+    if (!api->on_sent) { return; }
+    struct net_times times = {.received_ns = r->pub.received_ns,
+                              .started_ns = r->started_ns,
+                              .handled_ns = r->handled_ns,
+                              .done_ns = r->done_ns,
+                              .sent_ns = r->silent ? r->done_ns : p->clock_ns};
+    api->on_sent(api->ctx, &r->pub, &times);
+}
+
 /* n bytes have left; ends the requests that are through. */
 static void net_conn_advance(struct net_conn *c, size_t n)
 {
@@ -167,10 +179,12 @@ static void net_conn_advance(struct net_conn *c, size_t n)
         CHECK(c->out_bytes >= n);
         c->out_bytes -= n;
         c->active_ns = c->stalled_ns = p->now_ns;
+        p->clock_ns = sys_mono_ns(p->net->sys);
     }
     for (struct net_req *r = net_conn_head(c); r; r = net_conn_head(c)) {
         if (!net_req_advance(r, &n)) { break; }
         bool close_after = r->pub.answer.close_after && !r->silent;
+        net_req_sent(p, r);
         net_req_end(c, r);
         if (close_after) {
             net_conn_close_soon(c, NET_CLOSED_API);

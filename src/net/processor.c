@@ -72,6 +72,9 @@ static void net_processor_on_msg(struct net_processor *p, struct net_msg *msg)
     case NET_MSG_CLOSE:
         net_processor_close_all(p);
         return;
+    case NET_MSG_PING:
+        atomic_store_explicit(&p->pinged_ns, 0, memory_order_release);
+        return;
     }
 }
 
@@ -162,6 +165,7 @@ static void net_processor_seq(struct net_processor *p)
 static void net_processor_run(struct net_processor *p)
 {
     uint32_t count = atomic_load_explicit(&p->ready_count, memory_order_relaxed);
+    if (count) { p->clock_ns = sys_mono_ns(p->net->sys); }
     for (uint32_t i = 0; i < count; i++) {
         struct net_conn *c = net_processor_pop(p);
         if (!c) { return; } /* thieves were here */
@@ -223,7 +227,7 @@ static void net_processor_report(struct net_processor *p)
 static uint64_t net_processor_step(void *ctx, uint64_t now_ns)
 {
     struct net_processor *p = ctx;
-    p->now_ns = now_ns;
+    p->now_ns = p->clock_ns = now_ns;
     net_processor_take_messages(p);
     net_processor_read(p);
     net_processor_run(p);
@@ -258,6 +262,7 @@ enum err net_processor_init(struct net_processor *p, struct net *net, struct net
     p->stop_reading_msg.kind = NET_MSG_STOP_READING;
     p->drain_msg.kind = NET_MSG_DRAIN;
     p->close_msg.kind = NET_MSG_CLOSE;
+    p->ping_msg.kind = NET_MSG_PING;
     struct purg_owner_options options = {
         .start_ns = sys_mono_ns(net->sys), .wake = net_processor_wake, .wake_ctx = p};
     p->owner = purg_owner_create(&net->config.purg_env, &options);

@@ -52,13 +52,23 @@ static void net_run_one(struct net *net, struct net_req *r, struct purg_owner *s
     r->verdict = net->api.handle(net->api.ctx, &r->pub, now_ns);
 }
 
+/* One look at the clock a request: where one ends the next begins. */
+static void net_run_timed(struct net *net, struct net_req *r, struct purg_owner *self,
+                          uint64_t now_ns, uint64_t *clock_ns)
+{
+    r->started_ns = *clock_ns;
+    net_run_one(net, r, self, now_ns);
+    *clock_ns = r->handled_ns = sys_mono_ns(net->sys);
+}
+
 void net_job_run(struct net *net, struct net_conn *c, struct purg_owner *self, uint64_t now_ns)
 {
     struct net_job *job = &c->job;
-    uint64_t out_bytes = 0;
+    struct net_processor *p = c->processor;
+    uint64_t out_bytes = 0, handler_clock_ns = now_ns;
     struct net_req *r = job->first;
     while (r) {
-        net_run_one(net, r, self, now_ns);
+        net_run_timed(net, r, self, now_ns, self ? &p->clock_ns : &handler_clock_ns);
         if (r->verdict == NET_ANSWERED) {
             out_bytes += r->pub.answer.buf.size + r->pub.answer.file_bytes;
         }
@@ -190,6 +200,7 @@ void net_req_done(struct net_conn *c, struct net_req *r)
     struct net_processor *p = c->processor;
     struct net_answer *a = &r->pub.answer;
     net_req_drop_frame(p, r);
+    r->done_ns = r->state == NET_REQ_PARKED ? p->clock_ns : r->handled_ns;
     r->part = a->first;
     r->state = NET_REQ_DONE;
     uint64_t total = a->buf.size + a->file_bytes;

@@ -106,6 +106,11 @@ enum err sys_poller_add_listener(struct sys_poller *p, struct sys_listener *l, u
     return sys_poller_ctl(p, EPOLL_CTL_ADD, l->fd, token, SYS_READABLE);
 }
 
+enum err sys_poller_add_descriptor(struct sys_poller *p, int fd, uint64_t token)
+{
+    return sys_poller_ctl(p, EPOLL_CTL_ADD, fd, token, SYS_READABLE);
+}
+
 void sys_poller_remove_listener(struct sys_poller *p, struct sys_listener *l)
 {
     sys_poller_drop(p, l->token);

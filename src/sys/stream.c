@@ -220,6 +220,11 @@ uint16_t sys_listener_port(const struct sys_listener *l)
     return l->port;
 }
 
+int sys_listener_descriptor(const struct sys_listener *l)
+{
+    return l->fd;
+}
+
 void sys_listener_close(struct sys_listener *l)
 {
     if (!l) { return; }

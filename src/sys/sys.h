@@ -250,6 +250,9 @@ NODISCARD enum err sys_listen(struct sys *sys, const char *host, uint16_t port, 
                               struct sys_listener **out);
 uint16_t sys_listener_port(const struct sys_listener *l);
 void sys_listener_close(struct sys_listener *l); /* accepts NULL */
+/* Production only: the descriptor, for a library with a loop of its own; it stays the listener's.
+ */
+int sys_listener_descriptor(const struct sys_listener *l);
 /* Next connection, TCP_NODELAY set. peer: the address without the port (for per-IP limits).
  * ERR_AGAIN: none. ERR_LIMIT: out of descriptors (the connection stays in the backlog). Task that
  * polls the listener. */
@@ -280,6 +283,8 @@ void sys_poller_remove(struct sys_poller *p, struct sys_stream *s);
 NODISCARD enum err sys_poller_add_listener(struct sys_poller *p, struct sys_listener *l,
                                            uint64_t token);
 void sys_poller_remove_listener(struct sys_poller *p, struct sys_listener *l);
+/* Production only: watches a library's descriptor for reading until it is closed. */
+NODISCARD enum err sys_poller_add_descriptor(struct sys_poller *p, int fd, uint64_t token);
 /* The events that ended the last sleep, or what is ready now without waiting; 0 when none. Owner
  * task, from its step. */
 size_t sys_poller_events(struct sys_poller *p, struct sys_poll_event *out, size_t count_max);
