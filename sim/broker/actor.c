@@ -425,6 +425,9 @@ static void actor_lost_connection(struct actor *a)
     for (size_t i = 0; i < a->window_count; i++) {
         a->window[i].is_sent = false;
     }
+    if (a->kind != ACTOR_IDEMPOTENT && a->kind != ACTOR_FETCHER) {
+        ghost_break_order(a->world->ghost, (struct sim_record){a->number, a->number_next});
+    }
 }
 
 void actor_turn(struct actor *a)

@@ -25,6 +25,7 @@ struct ghost_partition {
 struct ghost_producer {
     int64_t *offsets; /* by number; -1: not known */
     uint32_t *partitions;
+    bool *is_break; /* the record before it need not be before it in the log */
     size_t capacity;
 };
 
@@ -55,6 +56,7 @@ void ghost_destroy(struct ghost *g)
     for (size_t i = 0; i < GHOST_PRODUCERS_MAX; i++) {
         free(g->producers[i].offsets);
         free(g->producers[i].partitions);
+        free(g->producers[i].is_break);
     }
     free(g->partitions);
     free(g);
@@ -81,33 +83,45 @@ static struct ghost_slot *ghost_slot(struct ghost *g, uint32_t partition, int64_
     return &p->slots[offset];
 }
 
-/* [GHO-3], [GHO-5] */
-static void ghost_place(struct ghost *g, uint32_t partition, int64_t offset, struct sim_record r)
+static struct ghost_producer *ghost_producer(struct ghost *g, struct sim_record r)
 {
     CHECK(r.producer < GHOST_PRODUCERS_MAX && r.number < (uint64_t)1 << 32);
     struct ghost_producer *p = &g->producers[r.producer];
-    if (r.number >= p->capacity) {
-        size_t capacity = ((size_t)r.number + 64) * 2;
-        p->offsets = realloc(p->offsets, capacity * sizeof *p->offsets);
-        p->partitions = realloc(p->partitions, capacity * sizeof *p->partitions);
-        CHECK(p->offsets && p->partitions);
-        for (size_t i = p->capacity; i < capacity; i++) {
-            p->offsets[i] = -1;
-        }
-        p->capacity = capacity;
+    if (r.number < p->capacity) { return p; }
+    size_t capacity = ((size_t)r.number + 64) * 2;
+    p->offsets = realloc(p->offsets, capacity * sizeof *p->offsets);
+    p->partitions = realloc(p->partitions, capacity * sizeof *p->partitions);
+    p->is_break = realloc(p->is_break, capacity * sizeof *p->is_break);
+    CHECK(p->offsets && p->partitions && p->is_break);
+    for (size_t i = p->capacity; i < capacity; i++) {
+        p->offsets[i] = -1;
+        p->is_break[i] = false;
     }
+    p->capacity = capacity;
+    return p;
+}
+
+void ghost_break_order(struct ghost *g, struct sim_record next)
+{
+    ghost_producer(g, next)->is_break[next.number] = true;
+}
+
+/* [GHO-3], [GHO-5] */
+static void ghost_place(struct ghost *g, uint32_t partition, int64_t offset, struct sim_record r)
+{
+    struct ghost_producer *p = ghost_producer(g, r);
     CHECKF(p->offsets[r.number] == -1,
            "[GHO-3] record %u-%" PRIu64 " is at %" PRId64 " and at %" PRId64, r.producer, r.number,
            p->offsets[r.number], offset);
     p->offsets[r.number] = offset;
     p->partitions[r.number] = partition;
-    for (uint64_t n = r.number; n > 0; n--) {
+    for (uint64_t n = r.number; n > 0 && !p->is_break[n]; n--) {
         if (p->offsets[n - 1] == -1) { continue; }
         CHECKF(p->partitions[n - 1] != partition || p->offsets[n - 1] < offset,
                "[GHO-5] record %u-%" PRIu64 " is behind its successor", r.producer, n - 1);
         break;
     }
-    for (size_t n = (size_t)r.number + 1; n < p->capacity; n++) {
+    for (size_t n = (size_t)r.number + 1; n < p->capacity && !p->is_break[n]; n++) {
         if (p->offsets[n] == -1) { continue; }
         CHECKF(p->partitions[n] != partition || p->offsets[n] > offset,
                "[GHO-5] record %u-%zu is before its predecessor", r.producer, n);

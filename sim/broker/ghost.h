@@ -4,7 +4,7 @@
  * Invariants: [GHO-1] what was acknowledged with acks=all is at its offset, once, for ever.
  *             [GHO-2] what a fetch returned at an offset never changes. [GHO-3] no record is at two
  *             offsets. [GHO-4] offsets are dense. [GHO-5] the records of one producer are in its
- *             order. [GHO-6] an answer's high watermark is at least what was known when its request
+ *             order, but for what it sent on different connections without sequence numbers. [GHO-6] an answer's high watermark is at least what was known when its request
  *             was sent; what was acknowledged or returned is below it. */
 #ifndef BROKER_GHOST_H
 #define BROKER_GHOST_H
@@ -22,6 +22,8 @@ void ghost_destroy(struct ghost *g);
 /* acks=all said yes. */
 void ghost_acked(struct ghost *g, uint32_t partition, int64_t base_offset, struct sim_record first,
                  uint32_t count);
+/* From this record on it sends on a new connection; the older one's requests may come later. */
+void ghost_break_order(struct ghost *g, struct sim_record next);
 /* A fetch returned it. */
 void ghost_seen(struct ghost *g, uint32_t partition, const struct sim_batch *b);
 /* The high watermark to note with a request, and to compare with its answer. */
