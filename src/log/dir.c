@@ -216,6 +216,7 @@ enum err logdir_create_log(struct logdir *dir, const struct logdir_create_option
         *out = log_ref(log);
         e = logdir_add(dir, log);
         if (e) {
+            log_uncreate_files(*out);
             log_unref(*out);
             *out = NULL;
         }

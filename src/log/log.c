@@ -157,6 +157,15 @@ void log_set_closed(struct log *log)
     atomic_store_explicit(&log->is_closed, true, memory_order_release);
 }
 
+void log_uncreate_files(struct log *log)
+{
+    char path[LOG_PATH_SIZE];
+    log_path_file(log, "partition.metadata", path);
+    err_ignore(sys_path_unlink(log->env->sys, path), "undoing");
+    log_path_dir(log, path);
+    err_ignore(sys_dir_remove(log->env->sys, path), "undoing");
+}
+
 enum err log_create_files(struct log *log) NO_THREAD_SAFETY
 {
     char path[LOG_PATH_SIZE], id[UUID_TEXT_SIZE], text[64];
@@ -171,11 +180,7 @@ enum err log_create_files(struct log *log) NO_THREAD_SAFETY
     log->epochs_loaded = true;
     log->is_verified = true;
     log->has_no_producers = true;
-    if (e) {
-        err_ignore(sys_path_unlink(log->env->sys, path), "undoing");
-        log_path_dir(log, path);
-        err_ignore(sys_dir_remove(log->env->sys, path), "undoing");
-    }
+    if (e) { log_uncreate_files(log); }
     return e;
 }
 

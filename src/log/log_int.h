@@ -295,6 +295,7 @@ NODISCARD enum err log_new(const struct log_env *env, const struct log_seed *see
                            struct log **out);
 /* Makes the directory and partition.metadata of a new log. */
 NODISCARD enum err log_create_files(struct log *log);
+void log_uncreate_files(struct log *log); /* while nothing else is in the directory */
 /* Opens what an append or read needs: files, index, epochs, producers. */
 NODISCARD enum err log_warm_up(struct log *log) HOLDS(log->lock);
 /* Calls visit for the header of each batch whose last offset is at least from, in order, skipping

@@ -259,6 +259,7 @@ static bool add_partition(void *ctx, const struct meta_partition *mp)
 {
     struct add_walk *w = ctx;
     struct log *log = dirs_find(w->m, w->topic->name, mp->index);
+    struct logdir *made_in = NULL;
     if (log && !uuid_eq(log_topic_id(log), w->topic->id)) {
         w->err =
             ERR_BUSY; /* of an older topic, whose removal failed: the next start sets it aside */
@@ -271,8 +272,12 @@ static bool add_partition(void *ctx, const struct meta_partition *mp)
                                                 .partition = mp->index,
                                                 .config = w->config};
         w->err = dir ? logdir_create_log(dir, &options, &log) : ERR_OFFLINE;
+        made_in = dir;
     }
-    if (!w->err) { w->err = partition_make(w->m, w->topic, mp, log); }
+    if (!w->err) {
+        w->err = partition_make(w->m, w->topic, mp, log);
+        if (w->err && made_in) { err_ignore(logdir_delete_log(made_in, log), "undoing"); }
+    }
     log_unref(log);
     return !w->err;
 }
