@@ -1,8 +1,9 @@
 /* main.c - a broker's start and one request of each kind, again and again: in each run another one
- * of its allocations, or of its calls to a disk, fails, or the disk is full a little later.
+ * of its allocations, or of its calls to a disk, fails, or the disk is full a little later. The
+ * start is the first one, or comes after a stop or a power cut.
  *
- *   sim_fault [--kind K] [--every 1] [--from 1]   K: allocation, read, write, sync, space
- *   --trace                                      of the run that fails: print events as they happen
+ *   sim_fault [--kind K] [--from 1]   K: allocation, read, write, sync, space
+ *   --trace                           print events as they happen
  *
  * Invariants: [FLT-1] a start that fails says so and leaves no memory; the next one succeeds.
  *             [FLT-2] each request is answered or its connection closed; it succeeds when it is
@@ -25,6 +26,11 @@
 enum kind { KIND_ALLOCATION, KIND_READ, KIND_WRITE, KIND_SYNC, KIND_SPACE, KINDS_COUNT };
 
 static const char *const kind_names[] = {"allocation", "read", "write", "sync", "space"};
+
+/* What the start with the fault finds on its disks. */
+enum before { BEFORE_NOTHING, BEFORE_STOP, BEFORE_CRASH, BEFORES_COUNT };
+
+static const char *const before_names[] = {"a first start", "a stop", "a power cut"};
 
 enum {
     CODE_NONE = 0,
@@ -110,13 +116,15 @@ static void arm(struct run *r)
     f->read_error_in = r->kind == KIND_READ ? in : 0;
     f->write_error_in = r->kind == KIND_WRITE ? in : 0;
     f->sync_error_in = r->kind == KIND_SYNC ? in : 0;
-    if (r->kind == KIND_SPACE && r->nth > 0) { f->space_bytes = (uint64_t)in * 50; }
+    if (r->kind == KIND_SPACE) {
+        f->space_bytes = sim_disk_used(r->host, disks[r->nth % 2]) + (uint64_t)in * 50;
+    }
 }
 
 static void disarm(struct run *r)
 {
     r->nth = 0;
-    if (r->kind == KIND_ALLOCATION) { sim_fail_allocation(r->host, 0); }
+    if (r->kind == KIND_ALLOCATION && sim_is_up(r->host)) { sim_fail_allocation(r->host, 0); }
     for (int i = 0; i < 2; i++) {
         struct sim_disk_faults *f = sim_disk_faults(r->host, i ? "d0" : "d1");
         f->read_error_in = f->write_error_in = f->sync_error_in = 0;
@@ -277,6 +285,12 @@ static void put_fetch_data(struct run *r, struct bytes *b)
 {
     (void)r;
     put_fetch(b, 0, 0, 0);
+}
+
+static void put_fetch_last(struct run *r, struct bytes *b)
+{
+    (void)r;
+    put_fetch(b, RECORDS - 1, 0, -1);
 }
 
 static void put_fetch_end(struct run *r, struct bytes *b)
@@ -480,6 +494,7 @@ static const struct request final_requests[] = {
     {"Metadata", 3, 1, put_topics, look_metadata, 0, 3},
     {"ListOffsets", 2, 1, put_latest, look_offset, 0, RECORDS},
     {"Produce t-0 again", 0, 8, put_idempotent, look_produced, 0, 0},
+    {"Fetch", 1, 11, put_fetch_last, look_fetched, 0, -1},
     {"ListOffsets again", 2, 1, put_latest, look_offset, 0, RECORDS},
 };
 
@@ -553,29 +568,47 @@ static void perform(struct run *r, const struct request *q)
            r->value);
 }
 
+static void perform_all(struct run *r, const struct request *at, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        perform(r, &at[i]);
+    }
+}
+
+/* A process without a fault, from the first start on. */
+static void prepare(struct run *r, enum before before)
+{
+    start(r);
+    perform_all(r, requests, COUNT_OF(requests));
+    if (before == BEFORE_STOP) {
+        stop(r);
+    } else {
+        conn_close(&r->conn);
+        sim_crash(r->host, SIM_KEEP_BY_CHANCE);
+    }
+}
+
 /* False: nothing failed any more, there are not so many calls. */
-static bool run(enum kind kind, uint64_t nth, FILE *trace, struct run *sum)
+static bool run(enum kind kind, enum before before, uint64_t nth, FILE *trace, struct run *sum)
 {
     struct run *r = calloc(1, sizeof *r);
     CHECK(r);
     r->sim = sim_create(&(struct sim_options){.seed = nth, .trace = trace});
     r->host = sim_host_create(r->sim, "b1");
     r->kind = kind;
+    disarm(r);
+    if (before != BEFORE_NOTHING) { prepare(r, before); }
+    sim_note(r->sim, "after %s %s %" PRIu64 " fails", before_names[before], kind_names[kind], nth);
     r->nth = nth;
-    sim_note(r->sim, "%s %" PRIu64 " fails", kind_names[kind], nth);
     start(r);
-    for (size_t i = 0; i < COUNT_OF(requests); i++) {
-        perform(r, &requests[i]);
-    }
-    uint64_t harm = r->failed_starts + r->closed + r->refused + r->restarts;
-    bool was_hit = harm > 0 || r->nth == 0;
-    if (kind == KIND_ALLOCATION) { was_hit = sim_allocations(r->host) >= nth || was_hit; }
+    if (before == BEFORE_NOTHING) { perform_all(r, requests, COUNT_OF(requests)); }
+    perform_all(r, final_requests, COUNT_OF(final_requests));
+    bool was_hit = r->nth == 0 || r->closed + r->refused > 0 ||
+                   (kind == KIND_ALLOCATION && sim_allocations(r->host) >= nth);
     disarm(r);
     stop(r);
     start(r);
-    for (size_t i = 0; i < COUNT_OF(final_requests); i++) {
-        perform(r, &final_requests[i]);
-    }
+    perform_all(r, final_requests, COUNT_OF(final_requests));
     stop(r);
     conn_fini(&r->conn);
     sim_destroy(r->sim);
@@ -587,24 +620,25 @@ static bool run(enum kind kind, uint64_t nth, FILE *trace, struct run *sum)
     return was_hit;
 }
 
-static void run_kind(enum kind kind, uint64_t from, uint64_t every, FILE *trace)
+static void run_kind(enum kind kind, enum before before, uint64_t from, FILE *trace)
 {
     /* Calls on the two disks differ in number, and not every failure is seen from outside. */
-    const uint64_t quiet_max = kind == KIND_ALLOCATION ? 1 : 60 / every + 1;
+    const uint64_t quiet_max = kind == KIND_ALLOCATION ? 1 : 60;
     struct run sum = {0};
     uint64_t runs = 0, quiet = 0;
-    for (uint64_t nth = from; quiet < quiet_max; nth += every, runs++) {
-        quiet = run(kind, nth, trace, &sum) ? 0 : quiet + 1;
+    for (uint64_t nth = from; quiet < quiet_max; nth++, runs++) {
+        quiet = run(kind, before, nth, trace, &sum) ? 0 : quiet + 1;
     }
-    (void)printf("%s: %" PRIu64 " runs, %" PRIu64 " failed starts, %" PRIu64
+    (void)printf("after %s %s: %" PRIu64 " runs, %" PRIu64 " failed starts, %" PRIu64
                  " requests refused, %" PRIu64 " connections closed, %" PRIu64 " restarts\n",
-                 kind_names[kind], runs, sum.failed_starts, sum.refused, sum.closed, sum.restarts);
+                 before_names[before], kind_names[kind], runs, sum.failed_starts, sum.refused,
+                 sum.closed, sum.restarts);
     CHECK(runs > quiet_max);
 }
 
 int main(int argc, char **argv)
 {
-    uint64_t from = 1, every = 1;
+    uint64_t from = 1;
     int only = -1;
     FILE *trace = NULL;
     for (int i = 1; i < argc; i++) {
@@ -614,14 +648,16 @@ int main(int argc, char **argv)
             continue;
         }
         if (strcmp(argv[i], "--from") == 0) { from = strtoull(value, NULL, 10); }
-        if (strcmp(argv[i], "--every") == 0) { every = strtoull(value, NULL, 10); }
         for (int k = 0; k < KINDS_COUNT; k++) {
             if (strcmp(value, kind_names[k]) == 0) { only = k; }
         }
         i++;
     }
     for (int k = 0; k < KINDS_COUNT; k++) {
-        if (only < 0 || only == k) { run_kind((enum kind)k, from, every, trace); }
+        for (int b = 0; b < BEFORES_COUNT; b++) {
+            if (only >= 0 && only != k) { continue; }
+            run_kind((enum kind)k, (enum before)b, from, trace);
+        }
     }
     return 0;
 }
