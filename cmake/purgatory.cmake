@@ -35,6 +35,9 @@ configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/purgatory-config.cmake.i
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/purgatory)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/purgatory/purgatory-config-version.cmake
   VERSION ${PURGATORY_VERSION} COMPATIBILITY SameMinorVersion)
+# The prefix is where the file lies, so that an installed tree can be moved.
+file(RELATIVE_PATH PURGATORY_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" PURGATORY_PC_TO_PREFIX "${PURGATORY_PC_TO_PREFIX}")
 configure_file(${CMAKE_SOURCE_DIR}/cmake/purgatory.pc.in
   ${CMAKE_BINARY_DIR}/purgatory/purgatory.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/purgatory/purgatory-config.cmake
@@ -42,6 +45,10 @@ install(FILES ${CMAKE_BINARY_DIR}/purgatory/purgatory-config.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/purgatory COMPONENT purgatory)
 install(FILES ${CMAKE_BINARY_DIR}/purgatory/purgatory.pc
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT purgatory)
+install(FILES ${CMAKE_SOURCE_DIR}/docs/PURGATORY.md ${CMAKE_SOURCE_DIR}/docs/PURGATORY_PROOF.md
+  DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/purgatory COMPONENT purgatory)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/examples/purgatory/
+  DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/purgatory/examples COMPONENT purgatory)
 
 # Planted bugs: a library built with one must fail the test that is about it.
 function(purgatory_mutant mutant must_fail)

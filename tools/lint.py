@@ -18,7 +18,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FOLDERS = ("src", "sim", "tests", "bench")
+FOLDERS = ("src", "sim", "tests", "bench", "examples")
 FILE_LINES_MAX = 1000
 FUNCTION_LINES_MAX = 70
 LINE_COLUMNS_MAX = 100

@@ -20,18 +20,21 @@
  *                                            owner: ready, on_complete
  *
  * Exactly once [OP-1]: DONE is set by compare-and-exchange from a word without it, so one caller
- * succeeds. References are taken only while DONE is absent; so after it their number falls to zero
- * once, and whoever takes it there posts the operation. The winner holds one until it has unlinked.
+ * succeeds. References are taken only while DONE is absent, or by the exchange that sets it [OP-4];
+ * so after it their number falls to zero once, and whoever takes it there posts the operation. The
+ * winner holds one until it has unlinked [OP-5].
  *
  * Nobody inside [OP-2]: who runs try_complete holds a reference; on_complete waits for the last.
  * A walker reads the word without reference only under the shard's lock, while the node is linked;
- * the winner needs that lock to unlink and keeps its reference until then.
+ * the winner needs that lock to unlink and keeps its reference until then. While PARKING is set
+ * only the parking thread links and unlinks [OP-6].
  *
  * No lost wake-up [OP-3]: a walker that meets CHECKING sets RECHECK. The checker leaves only by an
- * exchange from a word without RECHECK, which reads the walker's write or precedes it: either it
- * tries again after the event, or the walker finds CHECKING clear and tries itself. PARKING comes
- * with CHECKING, so the window from the first node linked to the end of the second try is the same
- * case; an event before the first link is seen by the second try, by way of the shard's lock.
+ * exchange from a word without RECHECK, which reads the walker's write or precedes it [OP-7]:
+ * either it tries again after the event, or the walker finds CHECKING clear and tries itself.
+ * PARKING comes with CHECKING, so the window from the first node linked to the end of the second
+ * try is the same case; an event before the first link is seen by the second try, by way of the
+ * shard's lock [OP-8]. One thread at a time holds CHECKING, and it alone tries [OP-9].
  *
  * Ordering: every exchange is acquire-release; what a thread published before it walked is
  * visible to the try_complete it causes, and all tries are visible to on_complete. */
@@ -66,7 +69,7 @@ static uint32_t ended(uint32_t state, enum purg_reason reason)
     return state | DONE | ((uint32_t)reason << REASON_SHIFT);
 }
 
-/* Drops a reference; true if it was the last of an ended operation. */
+/* Drops a reference; true if it was the last of an ended operation [OP-4]. */
 static bool ref_drop(struct purg_op *op)
 {
     uint32_t state = atomic_fetch_sub_explicit(&op->state, REF, memory_order_acq_rel) - REF;
@@ -148,8 +151,8 @@ bool purg_op_begin_check(struct purg_op *op)
     uint32_t state = state_load(op);
     for (;;) {
         if (state & DONE) { return false; }
-        /* Also when RECHECK is there already: this write is what carries our event. */
-        bool is_mine = !(state & CHECKING);
+        /* Also when RECHECK is there already: this write is what carries our event [OP-7]. */
+        bool is_mine = !(state & CHECKING); /* [OP-9] */
         uint32_t to = is_mine ? (state | CHECKING) + REF : state | RECHECK;
         if (state_move(op, &state, to)) { return is_mine; }
     }
@@ -161,7 +164,7 @@ enum verdict {
     VERDICT_WAITS, /* not complete; CHECKING, PARKING and 'drop' given up */
 };
 
-/* Tries until no event came during the try. The caller holds CHECKING and a reference. */
+/* Tries until no event came during the try [OP-7]. The caller holds CHECKING and a reference. */
 static enum verdict try_until_settled(struct purg_op *op, uint32_t drop)
 {
     for (;;) {
@@ -189,7 +192,7 @@ bool purg_op_check(struct purg_op *op, struct purg_owner *self)
 {
     enum verdict verdict = try_until_settled(op, REF);
     if (verdict == VERDICT_WAITS) { return false; /* no reference any more */ }
-    if (verdict == VERDICT_WON) { purg_unlink_all(op); }
+    if (verdict == VERDICT_WON) { purg_unlink_all(op); } /* [OP-5] */
     purg_op_unref(op, self);
     return verdict == VERDICT_WON;
 }
@@ -202,7 +205,7 @@ enum purg_outcome purg_op_settle(struct purg_op *op, struct purg_owner *self)
     case VERDICT_WAITS:
         if (!is_own) { purg_owner_post(op->owner, op); }
         return PURG_PARKED;
-    case VERDICT_LOST: /* who ended it saw PARKING and left the unlinking to us */
+    case VERDICT_LOST: /* who ended it saw PARKING and left the unlinking to us [OP-6] */
         purg_unlink_all(op);
         purg_op_unref(op, self);
         return PURG_PARKED;
@@ -226,7 +229,7 @@ bool purg_op_begin_end(struct purg_op *op, enum purg_reason reason, bool *is_par
 
 void purg_op_finish_end(struct purg_op *op, struct purg_owner *self, bool is_parking)
 {
-    if (!is_parking) { purg_unlink_all(op); }
+    if (!is_parking) { purg_unlink_all(op); } /* [OP-5] [OP-6] */
     purg_op_unref(op, self);
 }
 

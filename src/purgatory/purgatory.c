@@ -370,7 +370,7 @@ static size_t walk_run(struct walk *walk, const struct purg_key *key)
     struct purgatory *purgatory = walk->purgatory;
     uint64_t hash = purgatory->hash(*key);
     walk->shard = shard_of(purgatory, hash);
-    shard_lock(purgatory, walk->shard);
+    shard_lock(purgatory, walk->shard); /* [OP-8] also when nobody watches: orders us and a link */
     struct purg_watch_node *head = ring_find(walk->shard, hash, key);
     if (!head) {
         shard_unlock(purgatory, walk->shard);
