@@ -20,7 +20,7 @@ void logdir_path_of(const struct logdir *dir, const char *name, char *buf)
 static void env_dirty(void *ctx, struct log *log)
 {
     struct logdir *dir = ctx;
-    flusher_post(&dir->flusher, log);
+    flusher_post(dir->flusher, log);
 }
 
 void logdir_fail(struct logdir *dir, enum err e)
@@ -64,7 +64,7 @@ static enum err env_note_start(void *ctx, struct log *log, int64_t start)
     struct log_mark mark = {.offset = start};
     struct mark_entry e = entry_of(log, MARK_START, &mark);
     enum err err = marks_put(&dir->marks, &e, false);
-    if (dir->flusher.task) { sys_task_wake(dir->flusher.task); } /* syncs it in a while */
+    if (dir->flusher) { flusher_post(dir->flusher, NULL); } /* syncs it in a while */
     return log_device_error(log, err, "writing the log start");
 }
 
@@ -441,17 +441,18 @@ enum err logdir_open(struct sys *sys, const struct logdir_options *options, stru
     map_init(&dir->by_name);
     marks_init(&dir->marks, sys, options->path);
     keeper_init(&dir->keeper, dir);
-    dir->flusher.dir = dir;
     dir->path = mem_strdup(options->path);
     enum err e = dir->path ? take_lock(dir) : ERR_NOMEM;
     if (!e) { e = take_identity(dir); }
     if (!e) { e = logdir_load(dir); }
-    if (!e) { e = flusher_start(&dir->flusher, dir); }
+    if (!e) { e = flusher_join(dir); }
     if (!e) { e = keeper_start(&dir->keeper); }
     o->path = o->cluster_id = NULL; /* not ours to keep */
+    o->peers = NULL;
+    o->peers_count = 0;
     if (e) {
         keeper_stop(&dir->keeper);
-        flusher_stop(&dir->flusher);
+        flusher_leave(dir, false);
         keeper_fini(&dir->keeper, false);
         logdir_free(dir);
         return e;
@@ -475,13 +476,8 @@ enum err logdir_flush(struct logdir *dir)
         log_unref(logs[i]);
     }
     mem_free(logs);
-    flusher_wait(&dir->flusher);
+    flusher_wait(dir->flusher);
     return logdir_is_offline(dir) ? ERR_OFFLINE : ERR_OK;
-}
-
-void logdir_quiesce(struct logdir *dir)
-{
-    flusher_wait(&dir->flusher);
 }
 
 static enum err write_marker(struct logdir *dir, int64_t broker_epoch)
@@ -494,18 +490,22 @@ static enum err write_marker(struct logdir *dir, int64_t broker_epoch)
     return e ? e : sys_dir_sync(dir->sys, dir->path);
 }
 
-/* Everything written, side files too, then the marker [DIR-2]. */
-static enum err close_clean(struct logdir *dir, int64_t broker_epoch)
+static enum err cool_down_all(struct logdir *dir)
 {
-    for (size_t i = 0; i < dir->logs_count; i++) {
+    enum err e = ERR_OK;
+    for (size_t i = 0; i < dir->logs_count && !e; i++) {
         struct log *log = dir->logs[i];
         sys_mutex_lock(&log->lock);
-        enum err e = log_cool_down(log);
+        e = log_cool_down(log);
         sys_mutex_unlock(&log->lock);
-        if (e) { return e; }
     }
-    enum err e = sys_fs_sync(dir->sys, dir->path);
-    if (!e) { e = logdir_checkpoint(dir, true); }
+    return e;
+}
+
+/* Everything is synced, side files too; then the marker [DIR-2]. */
+static enum err close_clean(struct logdir *dir, int64_t broker_epoch)
+{
+    enum err e = logdir_checkpoint(dir, true);
     if (!e) { e = manifest_write(dir); }
     if (!e) { e = sys_dir_sync(dir->sys, dir->path); }
     return e ? e : write_marker(dir, broker_epoch);
@@ -517,17 +517,19 @@ void logdir_close(struct logdir *dir, const struct logdir_close_options *options
     bool clean = options->clean && !logdir_is_offline(dir);
     /* The keeper first: it deletes, which the flusher has to sync, and wakes it. */
     keeper_stop(&dir->keeper);
-    if (clean) { clean = logdir_flush(dir) == ERR_OK; }
-    flusher_stop(&dir->flusher);
+    enum err e = clean ? logdir_flush(dir) : ERR_OK;
+    if (clean && !e) { e = cool_down_all(dir); }
+    flusher_leave(dir, clean && !e);
     if (clean) {
-        enum err e = close_clean(dir, options->broker_epoch);
+        if (!e && logdir_is_offline(dir)) { e = ERR_OFFLINE; }
+        if (!e) { e = close_clean(dir, options->broker_epoch); }
         if (e) {
             log_error(dir->options.logger, LOGGER_DIR,
                       "%s could not be closed cleanly (%s); the next start will check it",
                       dir->path, err_name(e));
         }
     }
-    keeper_fini(&dir->keeper, clean);
+    keeper_fini(&dir->keeper, clean && !e);
     logdir_free(dir);
 }
 
@@ -556,20 +558,4 @@ bool logdir_is_offline(const struct logdir *dir)
 const struct logdir_load_stats *logdir_load_stats(const struct logdir *dir)
 {
     return &dir->stats;
-}
-
-void logdir_counters(const struct logdir *dir, struct logdir_counters *out)
-{
-    const struct flusher *f = &dir->flusher;
-    *out = (struct logdir_counters){
-        .flushes = atomic_load_explicit(&f->flushes, memory_order_relaxed),
-        .file_syncs = atomic_load_explicit(&f->file_syncs, memory_order_relaxed),
-        .fs_syncs = atomic_load_explicit(&f->fs_syncs, memory_order_relaxed),
-        .dir_syncs = atomic_load_explicit(&f->dir_syncs, memory_order_relaxed),
-        .logs_flushed = atomic_load_explicit(&f->logs_flushed, memory_order_relaxed),
-        .segments_deleted =
-            atomic_load_explicit(&dir->keeper.segments_deleted, memory_order_relaxed),
-        .logs_idle_closed =
-            atomic_load_explicit(&dir->keeper.logs_idle_closed, memory_order_relaxed),
-    };
 }

@@ -2,9 +2,10 @@
  *
  * Place:      log/ room, public. broker/ opens directories and hands in callbacks; replica/
  *             creates, finds and deletes logs. Format of every file: docs/STORAGE.md.
- * Thread:     logdir_open/close from start-up and shutdown; everything else from any thread. Two
- *             tasks a directory: the flusher (syncs, runs on_synced) and the keeper (retention,
- *             idle logs, removal of deleted files, checkpoints, runs on_offline).
+ * Thread:     logdir_open/close from start-up and shutdown, one thread; everything else from any.
+ *             Two tasks: the flusher (syncs, runs on_synced), one for all directories of a device,
+ *             and the keeper of each (retention, idle logs, removal of deleted files, checkpoints,
+ *             runs on_offline).
  * Ownership:  the directory holds one reference to each log; create and find give another.
  * Invariants: [DIR-1] one process a directory (.lock). [DIR-2] the clean-shutdown marker and the
  *             manifest are gone, durably, before the first write. [DIR-3] a mark is written only
@@ -47,6 +48,9 @@ struct logdir_options {
     int64_t checkpoint_ms; /* hw, log start and recovery point checkpoints; 0: 60,000 */
     int64_t idle_close_ms; /* an idle log gives up its descriptors and memory; 0: 60,000 */
     const struct logger *logger; /* may be NULL */
+    /* Directories that are open: the flusher of one on the same device is shared. */
+    struct logdir *const *peers;
+    size_t peers_count;
     struct logdir_callbacks callbacks; /* unset ones are skipped */
 };
 
@@ -75,8 +79,6 @@ void logdir_close(struct logdir *dir, const struct logdir_close_options *options
 /* BLOCKS. A flush now: when it returns every byte appended before the call is synced and on_synced
  * has run. For the controlled stop, before answers are drained. */
 NODISCARD enum err logdir_flush(struct logdir *dir);
-/* BLOCKS. Returns when no callback runs any more that began before the call. */
-void logdir_quiesce(struct logdir *dir);
 
 const char *logdir_path(const struct logdir *dir);
 struct uuid logdir_id(const struct logdir *dir); /* directory.id */
@@ -119,17 +121,5 @@ NODISCARD enum err logdir_delete_log(struct logdir *dir, struct log *log);
 /* Sets a directory aside that the metadata does not know: renamed to "<topic>-<partition>.<32
  * hex>-stray", never removed. */
 NODISCARD enum err logdir_stray_log(struct logdir *dir, struct log *log);
-
-/* Counters for metrics and tests; any thread. */
-struct logdir_counters {
-    uint64_t flushes; /* rounds */
-    uint64_t file_syncs;
-    uint64_t fs_syncs;
-    uint64_t dir_syncs;
-    uint64_t logs_flushed;
-    uint64_t segments_deleted;
-    uint64_t logs_idle_closed;
-};
-void logdir_counters(const struct logdir *dir, struct logdir_counters *out);
 
 #endif

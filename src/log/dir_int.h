@@ -47,7 +47,7 @@ struct marks {
     uint64_t pos; /* end of the file */
     struct mark_entry *pending; /* of the last flush: written with the next */
     uint32_t pending_count, pending_capacity;
-    bool unsynced; /* written but not synced */
+    uint64_t written, synced; /* bytes since the start: what is between them may be lost */
     uint32_t generation; /* rises with every marks_put() */
 };
 
@@ -68,7 +68,9 @@ NODISCARD enum err marks_write(struct marks *m);
 /* Writes one entry now, before what is pending for that partition, which is dropped. */
 NODISCARD enum err marks_put(struct marks *m, const struct mark_entry *entry, bool durable);
 NODISCARD enum err marks_sync(struct marks *m); /* BLOCKS */
-void marks_note_synced(struct marks *m); /* a syncfs covered what is written */
+/* Bytes written so far; a sync that begins after the call covers them. */
+uint64_t marks_written(struct marks *m);
+void marks_note_synced(struct marks *m, uint64_t written);
 bool marks_is_unsynced(struct marks *m);
 bool marks_has_pending(struct marks *m);
 uint64_t marks_entries(struct marks *m);
@@ -123,29 +125,30 @@ NODISCARD enum err partition_metadata_read(struct log *log, struct uuid *topic_i
 #define FLUSH_FILES_FEW 4u /* so many fdatasyncs are cheaper than one syncfs */
 
 struct flusher {
-    struct logdir *dir;
+    /* Constant from its start on. */
+    struct sys *sys;
     struct sys_task *task;
+    uint32_t dirs_count; /* joined; of the thread that opens and closes directories */
     struct sys_mailbox dirty; /* struct log, by flush_msg */
-    struct sys_mailbox waiters; /* struct flush_waiter */
+    struct sys_mailbox requests; /* struct flush_request */
     /* The flusher's own. */
+    struct logdir *dirs; /* linked by flush_next */
     struct log *pending; /* linked by flush_next */
     struct log_flush *round;
     size_t round_count, round_capacity;
-    uint64_t marks_due_ns;
+    /* Counters, relaxed. */
     _Atomic uint64_t flushes, file_syncs, fs_syncs, dir_syncs, logs_flushed;
 };
 
-struct flush_waiter {
-    struct sys_msg msg;
-    struct flush_waiter *next;
-    _Atomic int done;
-};
-
-NODISCARD enum err flusher_start(struct flusher *f, struct logdir *dir);
-void flusher_stop(struct flusher *f);
+/* BLOCKS. Takes part in the flusher of a peer on the same device, or starts one. */
+NODISCARD enum err flusher_join(struct logdir *dir);
+/* BLOCKS. No callback runs after the return; the last directory ends the task. sync: the file system
+ * is synced first (a failure shows as the directory being offline). Harmless before the join. */
+void flusher_leave(struct logdir *dir, bool sync);
 /* Any thread. */
 void flusher_post(struct flusher *f, struct log *log);
-/* Waits for a round that began after the call. Not on the flusher or keeper. */
+/* Waits for a round that began after the call, over all directories of the device. Not on the
+ * flusher or keeper. */
 void flusher_wait(struct flusher *f);
 
 /* ---- keeper (keeper.c) ---- */
@@ -170,7 +173,6 @@ struct keeper {
     enum keeper_job pass_job;
     bool in_pass;
     bool told_offline;
-    _Atomic uint64_t segments_deleted, logs_idle_closed;
     /* Guarded by the lock. */
     struct sys_mutex lock;
     struct sys_task *task; /* NULL before the start and from keeper_stop() on */
@@ -179,7 +181,7 @@ struct keeper {
 
 void keeper_init(struct keeper *k, struct logdir *dir);
 NODISCARD enum err keeper_start(struct keeper *k);
-/* Ends the task. Before flusher_stop(): a keeper that deletes wakes the flusher. */
+/* Ends the task. Before flusher_leave(): a keeper that deletes wakes the flusher. */
 void keeper_stop(struct keeper *k);
 /* After both have stopped. Removes at once what waits for removal, or leaves it to the next start.
  */
@@ -208,7 +210,11 @@ struct logdir {
     struct map by_name;
 
     struct marks marks;
-    struct flusher flusher;
+    struct flusher *flusher; /* NULL before it joins and after it left; peers may share it */
+    /* The flusher's, while joined. */
+    struct logdir *flush_next;
+    uint64_t marks_due_ns;
+    uint64_t marks_written; /* when the syncfs under way began */
     struct keeper keeper;
 };
 

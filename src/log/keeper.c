@@ -129,12 +129,9 @@ static void visit_log(struct keeper *k, struct log *log)
             log_warn(k->dir->options.logger, LOGGER_DIR, "retention of %s-%d: %s", log->topic,
                      log->partition, err_name(e));
         }
-        atomic_fetch_add_explicit(&k->segments_deleted, deleted, memory_order_relaxed);
     } else if (k->pass_job == KEEPER_IDLE) {
         log_expire_producers(log, now_ms);
-        if (log_idle_step(log)) {
-            atomic_fetch_add_explicit(&k->logs_idle_closed, 1, memory_order_relaxed);
-        }
+        (void)log_idle_step(log);
     }
 }
 

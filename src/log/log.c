@@ -238,16 +238,6 @@ void log_set_hw(struct log *log, int64_t hw)
                            &log->hw, &old, hw, memory_order_release, memory_order_relaxed)) {}
 }
 
-void log_set_user(struct log *log, void *user)
-{
-    atomic_store_explicit(&log->user, user, memory_order_release);
-}
-
-void *log_user(const struct log *log)
-{
-    return atomic_load_explicit(&log->user, memory_order_acquire);
-}
-
 void log_set_config(struct log *log, const struct log_config *c)
 {
     sys_mutex_lock(&log->lock);

@@ -90,12 +90,6 @@ uint64_t log_rot_count(const struct log *log);
 void log_set_hw(struct log *log, int64_t hw);
 int64_t log_hw(const struct log *log);
 
-/* What the owner (replica/) hangs on a log, e.g. its partition; the callbacks of dir.h read it. The
- * log never touches it. Set before the first append, cleared after log_set_user(log, NULL) and
- * logdir_quiesce(). */
-void log_set_user(struct log *log, void *user);
-void *log_user(const struct log *log);
-
 /* ---- append ---- */
 
 enum log_origin {

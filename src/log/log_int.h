@@ -225,7 +225,6 @@ struct log {
     _Atomic bool is_posted; /* it is on the flusher's list */
     _Atomic bool is_urgent; /* flush.messages reached or a roll: flush without waiting */
     _Atomic uint32_t refs;
-    _Atomic(void *) user;
 
     /* The flusher's while is_posted. */
     struct sys_msg flush_msg;

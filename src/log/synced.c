@@ -104,7 +104,7 @@ static enum err append(struct marks *m, const uint8_t *at, size_t size)
     enum err e = sys_file_write(m->file, &iov, 1, m->pos, &written);
     if (e) { return e; }
     m->pos += size;
-    m->unsynced = true;
+    m->written += size;
     return ERR_OK;
 }
 
@@ -170,7 +170,7 @@ enum err marks_put(struct marks *m, const struct mark_entry *entry, bool durable
     enum err e = append(m, buf, sizeof buf);
     if (!e && durable) {
         e = sys_file_sync(m->file);
-        if (!e) { m->unsynced = false; }
+        if (!e) { m->synced = m->written; }
     }
     sys_mutex_unlock(&m->lock);
     return e;
@@ -179,26 +179,35 @@ enum err marks_put(struct marks *m, const struct mark_entry *entry, bool durable
 enum err marks_sync(struct marks *m)
 {
     sys_mutex_lock(&m->lock);
-    struct sys_file *f = m->unsynced ? sys_file_ref(m->file) : NULL;
-    m->unsynced = false;
+    uint64_t written = m->written;
+    struct sys_file *f = m->synced < written ? sys_file_ref(m->file) : NULL;
     sys_mutex_unlock(&m->lock);
     if (!f) { return ERR_OK; }
     enum err e = sys_file_sync(f);
     sys_file_unref(f);
+    if (!e) { marks_note_synced(m, written); }
     return e;
 }
 
-void marks_note_synced(struct marks *m)
+uint64_t marks_written(struct marks *m)
 {
     sys_mutex_lock(&m->lock);
-    m->unsynced = false;
+    uint64_t written = m->written;
+    sys_mutex_unlock(&m->lock);
+    return written;
+}
+
+void marks_note_synced(struct marks *m, uint64_t written)
+{
+    sys_mutex_lock(&m->lock);
+    if (m->synced < written) { m->synced = written; }
     sys_mutex_unlock(&m->lock);
 }
 
 bool marks_is_unsynced(struct marks *m)
 {
     sys_mutex_lock(&m->lock);
-    bool is = m->unsynced;
+    bool is = m->synced < m->written;
     sys_mutex_unlock(&m->lock);
     return is;
 }
@@ -247,7 +256,7 @@ enum err marks_fold(struct marks *m, const struct mark_entry *entries, uint32_t 
         sys_file_unref(m->file);
         m->file = f;
         m->pos = size;
-        m->unsynced = false;
+        m->synced = m->written;
     }
     sys_mutex_unlock(&m->lock);
     mem_free(buf);

@@ -104,26 +104,31 @@ static void partition_end(struct partition *p, enum partition_state state)
     purg_cancel_key(p->manager->produce, NULL, partition_key(p), PURG_CANCELLED);
 }
 
-/* ---- callbacks of the directories: no lock held -------------------------------------------------
- */
+/* ---- callbacks of the directories: no lock held; flusher, keeper, or who moved a start ---- */
+
+/* A reference, so that a removal need not wait for callbacks under way; NULL once it is gone. */
+static struct partition *partition_of(struct replica_manager *m, const struct log *log)
+{
+    return replica_find(m, log_topic_id(log), log_partition(log));
+}
 
 static void on_synced(void *ctx, struct log *log, int64_t synced)
 {
-    (void)ctx;
     (void)synced;
-    struct partition *p = log_user(log);
+    struct partition *p = partition_of(ctx, log);
     if (p) { partition_advance(p, NULL); }
+    partition_unref(p);
 }
 
 static void on_start_moved(void *ctx, struct log *log, int64_t start)
 {
-    (void)ctx;
-    struct partition *p = log_user(log);
+    struct partition *p = partition_of(ctx, log);
     if (!p) { return; }
     /* DeleteRecords and retention stay below the watermark; a log that starts beyond it was reset.
      */
     if (hw_raise(&p->hw, start)) { log_set_hw(log, start); }
     partition_check(p, NULL);
+    partition_unref(p);
 }
 
 struct offline_walk {
@@ -134,10 +139,12 @@ struct offline_walk {
 static void on_offline_log(void *ctx, struct log *log)
 {
     struct offline_walk *w = ctx;
-    struct partition *p = log_user(log);
-    if (!p || partition_state(p) != PARTITION_ONLINE) { return; }
-    partition_end(p, PARTITION_OFFLINE);
-    w->count++;
+    struct partition *p = partition_of(w->m, log);
+    if (p && partition_state(p) == PARTITION_ONLINE) {
+        partition_end(p, PARTITION_OFFLINE);
+        w->count++;
+    }
+    partition_unref(p);
 }
 
 static void on_offline(void *ctx, struct logdir *dir, enum err cause)
@@ -181,6 +188,8 @@ enum err replica_open_dir(struct replica_manager *m, const char *path, const cha
         .retention_check_ms = config_broker_i64(&scope, "log.retention.check.interval.ms"),
         .checkpoint_ms = config_broker_i64(&scope, "log.flush.offset.checkpoint.interval.ms"),
         .logger = m->options.logger,
+        .peers = m->dirs,
+        .peers_count = m->dirs_count,
         .callbacks = {m, on_synced, on_offline, on_start_moved},
     };
     replica_log_config(&scope, SLICE_NULL, &options.config);
@@ -219,7 +228,6 @@ static enum err partition_make(struct replica_manager *m, const struct meta_topi
         partition_unref(p);
         return e;
     }
-    log_set_user(log, p);
     partition_advance(p, NULL); /* a flush that ended before found nobody to tell */
     return ERR_OK;
 }
@@ -378,39 +386,25 @@ static struct logdir *dir_of(struct replica_manager *m, struct log *log)
     return NULL;
 }
 
-/* Callbacks of the directory may be on their way with the partition: they are waited for before its
- * reference goes. */
-static void partition_forget(struct replica_manager *m, struct partition *p)
+static void partition_delete_log(struct replica_manager *m, struct partition *p)
 {
     struct logdir *dir = dir_of(m, p->log);
-    log_set_user(p->log, NULL);
-    if (dir) {
-        enum err e = logdir_delete_log(dir, p->log);
-        if (e) {
-            log_error(m->options.logger, REPLICA_LOGGER, "Deleting %s-%" PRId32 " failed: %s",
-                      log_topic(p->log), p->index, err_name(e));
-        }
+    enum err e = dir ? logdir_delete_log(dir, p->log) : ERR_OK;
+    if (e) {
+        log_error(m->options.logger, REPLICA_LOGGER, "Deleting %s-%" PRId32 " failed: %s",
+                  log_topic(p->log), p->index, err_name(e));
     }
 }
 
+/* Waits for no flush under way: whoever works with a partition holds a reference of its own. */
 void replica_remove_partitions(struct replica_manager *m, const struct meta_topic *topic,
                                int32_t from)
 {
-    struct partition *gone = NULL;
     for (int32_t i = from; i < meta_topic_partitions_count(topic); i++) {
         struct partition *p = table_take(m, topic->id, i);
         if (!p) { continue; }
         partition_end(p, PARTITION_DELETED);
-        partition_forget(m, p);
-        p->gone_next = gone;
-        gone = p;
-    }
-    for (size_t i = 0; gone && i < m->dirs_count; i++) {
-        logdir_quiesce(m->dirs[i]);
-    }
-    while (gone) {
-        struct partition *p = gone;
-        gone = p->gone_next;
+        partition_delete_log(m, p);
         partition_unref(p);
     }
 }
@@ -480,20 +474,19 @@ void replica_flush(struct replica_manager *m)
 void replica_destroy(struct replica_manager *m, bool is_clean, int64_t broker_epoch)
 {
     if (!m) { return; }
-    for (size_t i = 0; i < m->table.count; i++) {
-        struct partition *p = m->table.entries[i].value;
-        log_set_user(p->log, NULL);
+    /* From here on callbacks of the directories find nobody. */
+    sys_mutex_lock(&m->lock);
+    struct map table = m->table;
+    map_init(&m->table);
+    sys_mutex_unlock(&m->lock);
+    for (size_t i = 0; i < table.count; i++) {
+        partition_unref(table.entries[i].value);
     }
-    for (size_t i = 0; i < m->dirs_count; i++) {
-        logdir_quiesce(m->dirs[i]);
-    }
-    for (size_t i = 0; i < m->table.count; i++) {
-        partition_unref(m->table.entries[i].value);
-    }
-    map_fini(&m->table);
+    map_fini(&table);
     for (size_t i = 0; i < m->dirs_count; i++) {
         logdir_close(m->dirs[i], &(struct logdir_close_options){is_clean, broker_epoch});
     }
+    map_fini(&m->table);
     purg_destroy(m->produce);
     purg_destroy(m->fetch);
     sys_mutex_fini(&m->lock);

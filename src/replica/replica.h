@@ -41,7 +41,6 @@ struct partition {
     struct uuid topic_id;
     struct log *log; /* a reference */
     struct replica_manager *manager;
-    struct partition *gone_next; /* the removing task: taken from the table, not yet given up */
 };
 
 struct replica_options {

@@ -2,6 +2,8 @@
  * the failing one is a descriptor that refuses the call. */
 #include "unit/log/fixture.h"
 
+#include "sys/sys_int.h"
+
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -121,14 +123,70 @@ static void test_a_failed_sync_publishes_nothing_and_is_never_tried_again(void *
     fixture_append(f, log, (struct fixture_batch){0});
     assert_true(sys_wait_flag(f->sys, &f->offline, sys_mono_ns(f->sys) + 5000 * SYS_MS));
     assert_int_equal(log_synced(log), 5);
-    struct logdir_counters before, after;
-    logdir_counters(f->dir, &before);
+    uint64_t before = f->dir->flusher->file_syncs;
     assert_int_equal(logdir_flush(f->dir), ERR_OFFLINE);
-    logdir_counters(f->dir, &after);
-    assert_int_equal(before.file_syncs, after.file_syncs);
+    assert_int_equal(f->dir->flusher->file_syncs, before);
     assert_int_equal(log_synced(log), 5);
     assert_int_equal(atomic_load(&f->synced), 5);
     log_unref(log);
+}
+
+/* The kernel says which file: the other directory of the device goes on. */
+static void test_a_failed_fdatasync_takes_its_own_directory_alone(void **state)
+{
+    struct fixture *f = *state, g;
+    fixture_open_peer(f, &g);
+    struct log *log = fixture_create(f, "t"), *other = fixture_create(&g, "u");
+    fixture_fill(f, log, 5);
+    fixture_fill(f, other, 5);
+    assert_int_equal(logdir_flush(f->dir), ERR_OK);
+    break_file(f, log, "/dev/null", SYS_WRITE);
+    fixture_append(f, log, (struct fixture_batch){0});
+    assert_true(sys_wait_flag(f->sys, &f->offline, sys_mono_ns(f->sys) + 5000 * SYS_MS));
+    assert_int_equal(log_synced(log), 5);
+    assert_false(logdir_is_offline(g.dir));
+    fixture_append(f, other, (struct fixture_batch){0});
+    assert_int_equal(logdir_flush(g.dir), ERR_OK);
+    assert_int_equal(log_synced(other), 6);
+    log_unref(log);
+    log_unref(other);
+    fixture_close(&g, true);
+}
+
+/* Of a failed syncfs it does not: bytes of either directory may be lost, and nobody hears of it
+ * again. */
+static void test_a_failed_syncfs_takes_every_directory_of_the_device(void **state)
+{
+    struct fixture *f = *state, g;
+    fixture_close(f, false);
+    f->options.flush_policy = LOG_FLUSH_WINDOW; /* nothing is flushed before it is asked for */
+    fixture_open(f);
+    fixture_open_peer(f, &g);
+    struct log *other = fixture_create(&g, "u"), *logs[8];
+    for (int i = 0; i < 8; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "t%d", i);
+        logs[i] = fixture_create(f, name);
+        fixture_fill(f, logs[i], 5);
+    }
+    flusher_wait(f->dir->flusher);
+    assert_int_equal(f->dir->flusher->fs_syncs, 1);
+    sys_device_of(f->sys, f->dir->env.device)->sync_fd = 1 << 20; /* no such descriptor */
+    for (int i = 0; i < 8; i++) {
+        fixture_append(f, logs[i], (struct fixture_batch){0});
+    }
+    flusher_wait(f->dir->flusher);
+    assert_true(logdir_is_offline(f->dir) && logdir_is_offline(g.dir));
+    assert_int_equal(atomic_load(&f->synced), 5);
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(log_synced(logs[i]), 5);
+        log_unref(logs[i]);
+    }
+    uint64_t end_ns = sys_mono_ns(f->sys) + 5000 * SYS_MS;
+    assert_true(sys_wait_flag(f->sys, &f->offline, end_ns)); /* both are told of */
+    assert_true(sys_wait_flag(f->sys, &g.offline, end_ns));
+    log_unref(other);
+    fixture_close(&g, true);
 }
 
 int main(void)
@@ -138,6 +196,8 @@ int main(void)
         T(test_a_full_disk_refuses_and_recovers_without_a_restart),
         T(test_a_failed_write_takes_the_directory_offline_for_good),
         T(test_a_failed_sync_publishes_nothing_and_is_never_tried_again),
+        T(test_a_failed_fdatasync_takes_its_own_directory_alone),
+        T(test_a_failed_syncfs_takes_every_directory_of_the_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

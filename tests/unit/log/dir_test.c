@@ -184,16 +184,14 @@ static void test_group_policy_publishes_synced_after_a_sync(void **state)
     fixture_append(f, log, (struct fixture_batch){.count = 3});
     WAIT_FOR(atomic_load(&f->synced) == 3);
     assert_int_equal(log_synced(log), 3);
-    struct logdir_counters c;
-    logdir_counters(f->dir, &c);
-    assert_int_equal(c.file_syncs, 2); /* the segment's and partition.metadata's */
-    assert_int_equal(c.dir_syncs, 2); /* the partition's and the one above: names count */
-    assert_int_equal(c.fs_syncs, 0);
+    const struct flusher *c = f->dir->flusher;
+    assert_int_equal(c->file_syncs, 2); /* the segment's and partition.metadata's */
+    assert_int_equal(c->dir_syncs, 2); /* the partition's and the one above: names count */
+    assert_int_equal(c->fs_syncs, 0);
     fixture_append(f, log, (struct fixture_batch){.count = 3});
     WAIT_FOR(log_synced(log) == 6);
-    logdir_counters(f->dir, &c);
-    assert_int_equal(c.file_syncs, 3);
-    assert_int_equal(c.dir_syncs, 2);
+    assert_int_equal(c->file_syncs, 3);
+    assert_int_equal(c->dir_syncs, 2);
     /* Many dirty files share one syncfs. */
     struct log *logs[16];
     for (int i = 0; i < 16; i++) {
@@ -210,6 +208,51 @@ static void test_group_policy_publishes_synced_after_a_sync(void **state)
     log_unref(log);
 }
 
+static void test_directories_of_one_device_share_a_flusher(void **state)
+{
+    struct fixture *f = *state, g;
+    f->options.flush_policy = LOG_FLUSH_WINDOW; /* nothing is flushed before it is asked for */
+    fixture_open(f);
+    fixture_open_peer(f, &g);
+    assert_ptr_equal(f->dir->flusher, g.dir->flusher);
+    struct log *logs[8];
+    for (int i = 0; i < 8; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "t%d", i);
+        logs[i] = fixture_create(i % 2 ? f : &g, name);
+    }
+    for (int i = 0; i < 8; i++) {
+        fixture_append(f, logs[i], (struct fixture_batch){.count = 2});
+    }
+    flusher_wait(g.dir->flusher);
+    assert_int_equal(g.dir->flusher->flushes, 1); /* of both directories, by one syncfs */
+    assert_int_equal(g.dir->flusher->fs_syncs, 1);
+    assert_int_equal(g.dir->flusher->file_syncs, 0);
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(log_synced(logs[i]), 2);
+        log_unref(logs[i]);
+    }
+    assert_int_equal(atomic_load(&f->synced), 2);
+    assert_int_equal(atomic_load(&g.synced), 2);
+    WAIT_FOR(!marks_is_unsynced(&f->dir->marks) && !marks_has_pending(&f->dir->marks));
+    WAIT_FOR(!marks_is_unsynced(&g.dir->marks) && !marks_has_pending(&g.dir->marks));
+    /* One leaves; the other goes on and its flusher ends with it. */
+    fixture_close(f, true);
+    struct log *log = fixture_find(&g, "t0");
+    fixture_append(f, log, (struct fixture_batch){.count = 2});
+    assert_int_equal(logdir_flush(g.dir), ERR_OK);
+    assert_int_equal(log_synced(log), 4);
+    log_unref(log);
+    fixture_close(&g, true);
+    fixture_open(f);
+    assert_true(logdir_load_stats(f->dir)->was_clean);
+    assert_int_equal(logdir_logs_count(f->dir), 4);
+    fixture_open_peer(f, &g);
+    assert_true(logdir_load_stats(g.dir)->was_clean);
+    assert_int_equal(logdir_logs_count(g.dir), 4);
+    fixture_close(&g, false);
+}
+
 static void test_os_policy_leaves_syncing_to_rolls_and_stops(void **state)
 {
     struct fixture *f = *state;
@@ -218,7 +261,7 @@ static void test_os_policy_leaves_syncing_to_rolls_and_stops(void **state)
     fixture_open(f);
     struct log *log = fixture_create(f, "t");
     fixture_fill(f, log, 5);
-    logdir_quiesce(f->dir);
+    flusher_wait(f->dir->flusher);
     assert_int_equal(log_synced(log), 0);
     fixture_fill(f, log, 20); /* rolls */
     WAIT_FOR(log_synced(log) > 0);
@@ -235,10 +278,8 @@ static void test_window_policy_obeys_flush_messages(void **state)
     fixture_open(f);
     struct log *log = fixture_create(f, "t");
     fixture_fill(f, log, 9);
-    sys_task_wake(f->dir->flusher.task);
-    struct logdir_counters c;
-    logdir_counters(f->dir, &c);
-    assert_int_equal(c.flushes, 0);
+    flusher_post(f->dir->flusher, NULL);
+    assert_int_equal(f->dir->flusher->flushes, 0);
     fixture_fill(f, log, 10);
     WAIT_FOR(log_synced(log) == 10);
     struct log_config config = f->options.config;
@@ -475,6 +516,7 @@ int main(void)
         T(test_a_clean_stop_is_read_from_the_manifest_alone),
         T(test_files_that_changed_behind_the_manifest_are_noticed),
         T(test_group_policy_publishes_synced_after_a_sync),
+        T(test_directories_of_one_device_share_a_flusher),
         T(test_os_policy_leaves_syncing_to_rolls_and_stops),
         T(test_window_policy_obeys_flush_messages),
         T(test_marks_reach_the_file_when_writing_stops),

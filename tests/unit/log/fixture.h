@@ -108,6 +108,20 @@ static inline void fixture_fini(struct fixture *f)
     fixture_shell("rm -rf '%s'", f->root);
 }
 
+/* A second directory beside the first: g has its callbacks' state and nothing else of its own. */
+static inline void fixture_open_peer(struct fixture *f, struct fixture *g)
+{
+    memset(g, 0, sizeof *g);
+    g->sys = f->sys;
+    g->topic_id = f->topic_id;
+    g->options = f->options;
+    g->options.callbacks.ctx = g;
+    g->options.peers = &f->dir;
+    g->options.peers_count = 1;
+    snprintf(g->path, sizeof g->path, "%s/peer", f->root);
+    fixture_open(g);
+}
+
 static inline struct log *fixture_create(struct fixture *f, const char *topic)
 {
     struct log *log = NULL;

@@ -2,6 +2,7 @@
  * what delayed operations wait for, and what a start makes of what it finds. */
 #include "base/check.h"
 #include "base/mem.h"
+#include "log/log_int.h"
 #include "meta/records.h"
 #include "replica/delayed.h"
 #include "wire/batch.h"
@@ -332,6 +333,45 @@ static void test_a_removed_topic_ends_what_waits_for_it(void **state)
     partition_unref(p);
 }
 
+/* Stands in the flusher's way, as a device does that takes its time. */
+struct obstacle {
+    struct sys *sys;
+    struct log *log;
+    _Atomic int held, go;
+};
+
+static uint64_t obstacle_step(void *ctx, uint64_t now_ns)
+{
+    struct obstacle *o = ctx;
+    (void)now_ns;
+    if (atomic_load(&o->held)) { return SYS_NEVER; }
+    sys_mutex_lock(&o->log->lock);
+    sys_signal_flag(o->sys, &o->held, 1);
+    while (!sys_wait_flag(o->sys, &o->go, SYS_NEVER)) {}
+    sys_mutex_unlock(&o->log->lock);
+    return SYS_NEVER;
+}
+
+static void test_a_removal_waits_for_no_flush_under_way(void **state)
+{
+    struct fixture *f = *state;
+    start(f, LOG_FLUSH_GROUP);
+    struct partition *busy = make(f, "busy", 1), *p = make(f, "t", 2);
+    struct obstacle o = {.sys = f->sys, .log = busy->log};
+    struct sys_task *task = NULL;
+    struct sys_task_options options = {.name = "obstacle", .step = obstacle_step, .ctx = &o};
+    assert_int_equal(sys_task_start(f->sys, &options, &task), ERR_OK);
+    while (!sys_wait_flag(f->sys, &o.held, SYS_NEVER)) {}
+    log_mark_dirty(busy->log, true); /* the flusher runs into it */
+    replica_remove_partitions(f->m, meta_topic(f->image, SLICE_LIT("t")), 0);
+    assert_int_equal(partition_state(p), PARTITION_DELETED);
+    assert_int_equal(replica_partitions_count(f->m), 1);
+    partition_unref(p);
+    sys_signal_flag(f->sys, &o.go, 1);
+    sys_task_stop(task);
+    partition_unref(busy);
+}
+
 /* Partitions that were made for a mutation that failed: the topic's others stay as they are. */
 static void test_only_the_new_partitions_are_taken_back(void **state)
 {
@@ -596,6 +636,7 @@ int main(void)
         CASE(test_a_fetch_does_not_count_what_is_not_readable),
         CASE(test_what_is_not_data_ends_a_fetch_too),
         CASE(test_a_removed_topic_ends_what_waits_for_it),
+        CASE(test_a_removal_waits_for_no_flush_under_way),
         CASE(test_only_the_new_partitions_are_taken_back),
         CASE(test_the_log_of_an_older_topic_is_never_taken_for_a_new_one),
         CASE(test_a_stopping_broker_ends_what_waits),
