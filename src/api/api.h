@@ -12,6 +12,7 @@
 #ifndef API_API_H
 #define API_API_H
 
+#include "base/histogram.h"
 #include "cluster/controller.h"
 #include "net/net.h"
 #include "replica/replica.h"
@@ -35,6 +36,40 @@ void api_destroy(struct api *api); /* accepts NULL; after net_stop() */
 /* Requests are answered from here on; earlier ones, between listening and registration, close their
  * connection. */
 void api_open(struct api *api);
+/* ---- for metrics; any thread ---- */
+
+/* Where a request's time went: net_times' steps, in microseconds. */
+enum api_time {
+    API_TIME_TOTAL, /* received to sent */
+    API_TIME_QUEUE, /* received to started */
+    API_TIME_LOCAL, /* started to handled */
+    API_TIME_REMOTE, /* handled to done: parked */
+    API_TIME_SEND, /* done to sent */
+    API_TIMES,
+};
+
+/* The APIs that are answered, ascending by key. NULL at and beyond the last. */
+const char *api_name_at(size_t index);
+/* Requests of version 'version' that were answered; false: that version is not served. */
+bool api_requests_at(const struct api *api, size_t index, int16_t version, uint64_t *count);
+/* Adds the times of all processors to *out. */
+void api_times_at(const struct api *api, size_t index, enum api_time time, struct histogram *out);
+
+/* Records that were refused, by what was wrong with their batch. */
+enum api_refusal {
+    API_REFUSED_MAGIC,
+    API_REFUSED_CRC,
+    API_REFUSED_SEQUENCE, /* offsets within the batch, or the producer's sequence */
+    API_REFUSED_NO_KEY, /* in a compacted topic */
+    API_REFUSED_BYTES, /* too large: bytes, not records */
+    API_REFUSALS,
+};
+uint64_t api_refused(const struct api *api, enum api_refusal what);
+
+/* Requests that wait for the controller. */
+const struct purgatory *api_waits(const struct api *api);
+size_t api_fetch_sessions_count(const struct api *api);
+
 /* The functions for net_start(); valid while the api lives. */
 const struct net_api *api_table(struct api *api);
 

@@ -9,6 +9,7 @@
 #include "wire/writer.h"
 
 struct codec_scratch;
+struct api_stats;
 struct fetch_sessions;
 struct producer_ids;
 
@@ -20,6 +21,7 @@ struct api {
     _Atomic bool is_open; /* release in api_open(), acquire in dispatch */
     struct fetch_sessions *sessions;
     struct producer_ids *producer_ids;
+    struct api_stats *stats;
     _Atomic(struct codec_scratch *) scratches[API_SCRATCHES]; /* idle ones; NULL: taken or none */
     struct purgatory *waits; /* admin requests that wait for the controller or a watermark */
 };
@@ -106,6 +108,25 @@ const struct wire_api *api_handler_at(size_t index);
 struct codec_scratch *api_scratch_take(struct api *api);
 void api_scratch_give(struct api *api, struct codec_scratch *s);
 void api_scratches_destroy(struct api *api);
+
+/* What a request names, to find what it names twice. kind tells apart what may have equal texts. */
+#define API_KEY_NONE 0 /* like no other */
+struct api_key {
+    struct slice text;
+    int32_t kind; /* the caller's, above 0 */
+};
+struct api_place {
+    uint32_t first; /* where an equal key stands first, perhaps here */
+    bool is_repeated; /* an equal one stands somewhere else */
+};
+/* A place for each key; NULL without memory. Raises the arena's limit by what it takes. */
+const struct api_place *api_places(struct arena *a, struct api_key *keys, size_t count);
+/* The arena's room for count keys, zeroed; NULL without memory. */
+static inline struct api_key *api_keys(struct arena *a, size_t count)
+{
+    a->limit += count * sizeof(struct api_key) + 64;
+    return arena_array(a, count, sizeof(struct api_key));
+}
 
 /* Kafka's code for a partition that cannot be used; KAFKA_NONE when it is online. */
 enum kafka_error api_partition_error(const struct partition *p);

@@ -2,6 +2,7 @@
 #include "api/api_int.h"
 #include "api/fetch_session.h"
 #include "api/producer_ids.h"
+#include "api/stats.h"
 
 #include "base/check.h"
 #include "base/mem.h"
@@ -52,12 +53,14 @@ const struct wire_api *api_handler_at(size_t index)
     return wire_api_find(handlers[index].key);
 }
 
-static api_handler *handler_find(int16_t key)
+/* Its place in the table; the table's size: not served. */
+static size_t handler_find(int16_t key)
 {
-    for (size_t i = 0; i < COUNT_OF(handlers); i++) {
-        if (handlers[i].key == key) { return handlers[i].handler; }
+    size_t i = 0;
+    while (i < COUNT_OF(handlers) && handlers[i].key != key) {
+        i++;
     }
-    return NULL;
+    return i;
 }
 
 /* ---- answering ---- */
@@ -98,6 +101,7 @@ void api_answer_later(const struct api_reply *reply, struct wire_writer *w, enum
 static enum net_verdict answer_fallback(struct api_call *call)
 {
     call->version = 0;
+    call->req->tag = api_stats_tag(handler_find(WIRE_API_API_VERSIONS), 0);
     call->body.bad = true; /* tells api_api_versions() that there is no body to read */
     return api_api_versions(call);
 }
@@ -115,12 +119,13 @@ static enum net_verdict api_handle(void *ctx, struct net_request *req, uint64_t 
     call.version = wire_i16(&peek);
     call.correlation_id = wire_i32(&peek);
     const struct wire_api *known = peek.bad ? NULL : wire_api_find(call.key);
-    api_handler *handler = known ? handler_find(call.key) : NULL;
-    if (!handler) { return NET_CLOSE; }
+    size_t at = known ? handler_find(call.key) : COUNT_OF(handlers);
+    if (at == COUNT_OF(handlers)) { return NET_CLOSE; }
     /* Above what is listed lies at most a version that Kafka calls unstable. */
     if (call.version < known->version_min || call.version > known->advertise_max) {
         return call.key == WIRE_API_API_VERSIONS ? answer_fallback(&call) : NET_CLOSE;
     }
+    req->tag = api_stats_tag(at, call.version);
     wire_reader_init(&call.body, frame);
     if (request_header_decode(&call.body, wire_api_request_header_version(known, call.version),
                               req->arena, &header)) {
@@ -129,7 +134,7 @@ static enum net_verdict api_handle(void *ctx, struct net_request *req, uint64_t 
     call.client_id = header.client_id;
     call.now_ms = sys_wall_ms(api->options.sys);
     call.image = meta_latest(api->options.publisher);
-    enum net_verdict verdict = handler(&call);
+    enum net_verdict verdict = handlers[at].handler(&call);
     meta_unref(call.image);
     return verdict;
 }
@@ -148,6 +153,12 @@ static void api_on_drop(void *ctx, struct net_request *req)
     if (parked->drop) { parked->drop(parked); }
 }
 
+static void api_on_sent(void *ctx, const struct net_request *req, const struct net_times *times)
+{
+    struct api *api = ctx;
+    api_stats_sent(api->stats, req, times);
+}
+
 /* ---- life ---- */
 
 enum err api_create(const struct api_options *options, struct api **out)
@@ -157,14 +168,20 @@ enum err api_create(const struct api_options *options, struct api **out)
     if (!api) { return ERR_NOMEM; }
     api->options = *options;
     api->table = (struct net_api){
-        .ctx = api, .handle = api_handle, .on_cancel = api_on_cancel, .on_drop = api_on_drop};
+        .ctx = api,
+        .handle = api_handle,
+        .on_cancel = api_on_cancel,
+        .on_drop = api_on_drop,
+        .on_sent = api_on_sent,
+    };
     struct config_scope scope = api_scope(api, NULL);
     api->waits = purg_create(options->purg_env, &(struct purg_options){.shards = 16});
     api->sessions = fetch_sessions_create(
         options->sys,
         (size_t)config_broker_i64(&scope, "max.incremental.fetch.session.cache.slots"));
     api->producer_ids = producer_ids_create();
-    if (!api->waits || !api->sessions || !api->producer_ids) {
+    api->stats = api_stats_create();
+    if (!api->stats || !api->waits || !api->sessions || !api->producer_ids) {
         api_destroy(api);
         return ERR_NOMEM;
     }
@@ -179,6 +196,7 @@ void api_destroy(struct api *api)
     producer_ids_destroy(api->producer_ids);
     api_scratches_destroy(api);
     purg_destroy(api->waits);
+    api_stats_destroy(api->stats);
     mem_free(api);
 }
 
@@ -190,6 +208,11 @@ void api_open(struct api *api)
 const struct net_api *api_table(struct api *api)
 {
     return &api->table;
+}
+
+size_t api_fetch_sessions_count(const struct api *api)
+{
+    return fetch_sessions_count(api->sessions);
 }
 
 /* ---- shared look-ups ---- */

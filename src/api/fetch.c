@@ -131,6 +131,7 @@ static bool part_read(struct fetch_state *s, struct fetch_part *part, bool may_b
     args.offset_max = s->read_committed ? part->lso : part->hw;
     enum err e = log_read(p->log, &args, &part->slice);
     if (e == ERR_AGAIN) { return false; }
+    partition_count(&p->counters.fetches, 1);
     if (e) {
         part->error = read_error(e);
         part->hw = part->lso = part->log_start = -1;
@@ -255,6 +256,7 @@ static enum err fetch_add_slices(struct fetch_state *s, const struct wire_hole *
         enum err e = net_answer_add_file(s->reply.req, holes[h].pos, slice->file, slice->pos,
                                          slice->size, slice_sent, slice);
         if (e) { return e; }
+        partition_count(&s->parts[i].partition->counters.bytes_out, slice->size);
         h++;
     }
     CHECK(h == holes_count);

@@ -6,6 +6,7 @@
  * Failure:    per partition, Kafka's codes. acks=0 with any error closes the connection, so that
  *             the client asks for metadata. */
 #include "api/api_int.h"
+#include "api/stats.h"
 
 #include "base/check.h"
 #include "replica/delayed.h"
@@ -125,6 +126,34 @@ static void part_take_result(struct produce_part *part, const struct log_append_
     part_refuse(part, reject_error(r), r->message);
 }
 
+static void count_refused(struct api_stats *stats, const struct log_append_result *r, size_t size)
+{
+    if (r->reject == LOG_REJECT_OUT_OF_ORDER) {
+        api_stats_refused(stats, API_REFUSED_SEQUENCE, 1);
+    } else if (r->reject == LOG_REJECT_SEGMENT_TOO_SMALL) {
+        api_stats_refused(stats, API_REFUSED_BYTES, size);
+    }
+    if (r->reject != LOG_REJECT_BATCH) { return; }
+    if (r->batch_reject == BATCH_OLD_MAGIC) { api_stats_refused(stats, API_REFUSED_MAGIC, 1); }
+    if (r->batch_reject == BATCH_BAD_CRC) { api_stats_refused(stats, API_REFUSED_CRC, 1); }
+    if (r->batch_reject == BATCH_OFFSETS) { api_stats_refused(stats, API_REFUSED_SEQUENCE, 1); }
+    if (r->batch_reject == BATCH_NO_KEY) { api_stats_refused(stats, API_REFUSED_NO_KEY, 1); }
+    if (r->batch_reject == BATCH_TOO_LARGE) { api_stats_refused(stats, API_REFUSED_BYTES, size); }
+}
+
+/* size: of the records as they came. */
+static void count_append(struct api *api, struct partition *p, const struct log_append_result *r,
+                         size_t size)
+{
+    partition_count(&p->counters.produces, 1);
+    if (r->err) {
+        count_refused(api->stats, r, size);
+    } else if (!r->is_duplicate) {
+        partition_count(&p->counters.bytes_in, size);
+        partition_count(&p->counters.messages_in, (uint64_t)(r->last_offset - r->first_offset + 1));
+    }
+}
+
 /* Appends to one partition. False: it would wait for a device here; nothing was done. */
 static bool produce_append(struct api_call *call, struct produce_part *part, struct slice records,
                            const struct produce_topic *topic)
@@ -159,6 +188,7 @@ static bool produce_append(struct api_call *call, struct produce_part *part, str
         partition_unref(p);
         return false;
     }
+    count_append(call->api, p, &result, records.size);
     part_take_result(part, &result);
     if (e) {
         partition_unref(p);
@@ -263,6 +293,9 @@ static void produce_judge(struct produce_state *s, enum purg_reason reason)
             struct produce_part *part = &s->topics[i].parts[k];
             if (part->partition && partition_hw(part->partition) < part->required) {
                 part_refuse(part, unacked_error(part->partition, reason), NULL);
+                if (reason == PURG_EXPIRED) {
+                    partition_count(&part->partition->counters.produces_expired, 1);
+                }
             }
         }
     }

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "broker/listeners.h"
 #include "broker/purg_env.h"
+#include "broker/watch.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,6 +25,7 @@ struct broker {
     struct net *net;
     struct listeners listeners;
     struct purg_env purg_env;
+    struct watch watch;
     char cluster_id[64];
     char dirs[BROKER_DIRS_MAX][BROKER_PATH_SIZE];
     size_t dirs_count;
@@ -303,6 +305,7 @@ static enum err start_all(struct broker *b, char *message)
 {
     enum err e = broker_take_dirs(b, message);
     if (!e) { e = broker_take_cluster_id(b, message); }
+    watch_set_state(&b->watch, WATCH_RECOVERY);
     if (!e) { e = start_replicas(b, message); }
     if (!e) { e = start_metadata(b); }
     if (e) { return e; }
@@ -331,8 +334,14 @@ static enum err start_all(struct broker *b, char *message)
     e = api_create(&api, &b->api);
     if (!e) { e = start_net(b, message); }
     if (!e) { e = start_registration(b); }
-    if (!e) { api_open(b->api); }
-    return e;
+    if (e) { return e; }
+    api_open(b->api);
+    b->watch.net = b->net;
+    b->watch.api = b->api;
+    b->watch.replicas = b->replicas;
+    b->watch.publisher = &b->publisher;
+    watch_set_state(&b->watch, WATCH_RUNNING);
+    return ERR_OK;
 }
 
 /* Kafka's 3 network threads, but no more than there are processors: a request runs to its end where
@@ -388,6 +397,14 @@ enum err broker_start(const struct broker_options *options, struct broker **out,
     enum err e = broker_take_id(b, message);
     if (!e) { e = default_threads(b); }
     if (!e) { e = listeners_parse(&scope, &b->listeners, message); }
+    b->watch.sys = options->sys;
+    b->watch.logger = options->logger;
+    b->watch.server = options->http;
+    watch_set_state(&b->watch, WATCH_STARTING);
+    if (!e) {
+        e = watch_start(&b->watch, config_broker_text(&scope, "http.listener"), message,
+                        BROKER_MESSAGE_SIZE);
+    }
     if (!e) { e = start_all(b, message); }
     if (e) {
         if (!message[0]) { snprintf(message, BROKER_MESSAGE_SIZE, "%s", err_name(e)); }
@@ -420,6 +437,7 @@ void broker_stop(struct broker *b, uint64_t drain_ms)
     if (!b) { return; }
     int64_t epoch = b->controller ? controller_broker_epoch(b->controller) : -1;
     bool was_running = epoch >= 0;
+    if (watch_state(&b->watch) == WATCH_RUNNING) { watch_set_state(&b->watch, WATCH_STOPPING); }
     if (b->net) {
         net_stop_accepting(b->net);
         net_stop_reading(b->net);
@@ -431,6 +449,7 @@ void broker_stop(struct broker *b, uint64_t drain_ms)
         }
     }
     if (b->controller) { controller_stop(b->controller); }
+    watch_stop(&b->watch); /* it looks at all that goes now */
     net_stop(b->net);
     api_destroy(b->api);
     controller_destroy(b->controller);
@@ -443,6 +462,11 @@ void broker_stop(struct broker *b, uint64_t drain_ms)
 uint16_t broker_port(const struct broker *b)
 {
     return net_port(b->net, 0);
+}
+
+uint16_t broker_http_port(const struct broker *b)
+{
+    return b->watch.http ? b->watch.server->port(b->watch.http) : 0;
 }
 
 struct net *broker_net(const struct broker *b)

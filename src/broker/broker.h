@@ -9,6 +9,7 @@
 #ifndef BROKER_BROKER_H
 #define BROKER_BROKER_H
 
+#include "http/http.h"
 #include "meta/config.h"
 #include "net/net.h"
 
@@ -20,6 +21,8 @@ struct broker_options {
     struct sys *sys;
     const struct logger *logger;
     struct config_set *statics; /* borrowed until broker_stop() */
+    /* What http.listener starts; NULL: this program has no such server, the key is refused. */
+    const struct http_server *http;
 };
 
 NODISCARD enum err broker_start(const struct broker_options *options, struct broker **out,
@@ -29,6 +32,8 @@ void broker_stop(struct broker *b, uint64_t drain_ms);
 
 /* The bound port of the first listener. */
 uint16_t broker_port(const struct broker *b);
+/* Of http.listener; 0: off. */
+uint16_t broker_http_port(const struct broker *b);
 struct net *broker_net(const struct broker *b);
 struct replica_manager *broker_replicas(const struct broker *b);
 

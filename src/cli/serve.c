@@ -72,7 +72,8 @@ static int serve_run(struct sys *sys, struct config_set *set)
 {
     char message[BROKER_MESSAGE_SIZE];
     struct broker *broker;
-    struct broker_options options = {.sys = sys, .logger = sys_logger(sys), .statics = set};
+    struct broker_options options = {
+        .sys = sys, .logger = sys_logger(sys), .statics = set, .http = &http_server};
     enum err e = broker_start(&options, &broker, message);
     if (e) {
         fprintf(stderr, "barnabas serve: cannot start: %s\n", message);

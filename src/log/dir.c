@@ -559,3 +559,8 @@ const struct logdir_load_stats *logdir_load_stats(const struct logdir *dir)
 {
     return &dir->stats;
 }
+
+const struct histogram *logdir_flush_times(const struct logdir *dir)
+{
+    return &dir->flusher->times;
+}

@@ -16,6 +16,7 @@
 #ifndef LOG_DIR_H
 #define LOG_DIR_H
 
+#include "base/histogram.h"
 #include "log/log.h"
 
 struct logdir; /* opaque */
@@ -121,5 +122,9 @@ NODISCARD enum err logdir_delete_log(struct logdir *dir, struct log *log);
 /* Sets a directory aside that the metadata does not know: renamed to "<topic>-<partition>.<32
  * hex>-stray", never removed. */
 NODISCARD enum err logdir_stray_log(struct logdir *dir, struct log *log);
+
+/* Microseconds of each round of the flusher; directories of one device may share it. Any thread,
+ * while the directory is open. */
+const struct histogram *logdir_flush_times(const struct logdir *dir);
 
 #endif

@@ -136,6 +136,7 @@ struct flusher {
     struct log *pending; /* linked by flush_next */
     struct log_flush *round;
     size_t round_count, round_capacity;
+    struct histogram times; /* any thread reads */
     /* Counters, relaxed. */
     _Atomic uint64_t flushes, file_syncs, fs_syncs, dir_syncs, logs_flushed;
 };

@@ -243,6 +243,7 @@ static void round_publish(struct flusher *f)
 static void run_round(struct flusher *f)
 {
     if (f->round_count == 0) { return; }
+    uint64_t began_ns = sys_mono_ns(f->sys);
     count(&f->flushes);
     /* The marks of the round before go with this one [MRK-2]. */
     for (struct logdir *dir = f->dirs; dir; dir = dir->flush_next) {
@@ -256,6 +257,7 @@ static void run_round(struct flusher *f)
     }
 #endif
     sync_round(f);
+    histogram_record(&f->times, (sys_mono_ns(f->sys) - began_ns) / 1000);
     round_publish(f);
 }
 

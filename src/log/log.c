@@ -221,6 +221,14 @@ uint64_t log_size_bytes(const struct log *log)
     return atomic_load_explicit(&log->size_total, memory_order_relaxed);
 }
 
+size_t log_segments_count(struct log *log)
+{
+    sys_mutex_lock(&log->lock);
+    size_t count = log->segments_count;
+    sys_mutex_unlock(&log->lock);
+    return count;
+}
+
 uint64_t log_rot_count(const struct log *log)
 {
     return atomic_load_explicit(&log->rot_total, memory_order_relaxed);

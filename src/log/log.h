@@ -82,6 +82,7 @@ int64_t log_leo(const struct log *log); /* acquire; pairs with the release of an
 int64_t log_synced(const struct log *log); /* acquire; under LOG_FLUSH_OS it trails far behind */
 int64_t log_start_offset(const struct log *log); /* acquire */
 uint64_t log_size_bytes(const struct log *log); /* bytes of all segments */
+size_t log_segments_count(struct log *log); /* takes the lock */
 /* Rotten ranges that recovery or reads found and kept, since start. */
 uint64_t log_rot_count(const struct log *log);
 

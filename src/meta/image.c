@@ -210,6 +210,11 @@ static bool on_topic(void *ctx, struct slice key, void *value)
     return v->visit(v->ctx, value);
 }
 
+size_t meta_topics_count(const struct meta_image *image)
+{
+    return tree_count(image->topics);
+}
+
 void meta_each_topic(const struct meta_image *image, struct slice from_name,
                      bool (*visit)(void *ctx, const struct meta_topic *topic), void *ctx)
 {

@@ -93,6 +93,7 @@ const struct meta_topic *meta_topic(const struct meta_image *image, struct slice
 const struct meta_topic *meta_topic_by_id(const struct meta_image *image, struct uuid id);
 const struct meta_partition *meta_topic_partition(const struct meta_topic *topic, int32_t index);
 int32_t meta_topic_partitions_count(const struct meta_topic *topic);
+size_t meta_topics_count(const struct meta_image *image);
 const struct meta_broker *meta_broker(const struct meta_image *image, int32_t id);
 const struct meta_endpoint *meta_broker_endpoint(const struct meta_broker *b,
                                                  struct slice listener);

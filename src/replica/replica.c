@@ -17,6 +17,8 @@ struct replica_manager {
     size_t dirs_count;
     struct sys_mutex lock; /* guards table; rank SYS_RANK_REPLICAS; held for look-ups only */
     struct map table; /* topic id and index -> struct partition, one reference each */
+    struct partition_counters gone; /* of removed partitions; guarded by lock */
+    uint64_t removals; /* guarded by lock */
     struct purgatory *produce, *fetch;
 };
 
@@ -366,12 +368,15 @@ enum err replica_load(struct replica_manager *m, const struct meta_image *image)
 
 /* ---- removal ---- */
 
+
 static struct partition *table_take(struct replica_manager *m, struct uuid id, int32_t index)
 {
     uint8_t buf[PARTITION_KEY_SIZE];
     struct slice key = table_key(id, index, buf);
     sys_mutex_lock(&m->lock);
     struct partition *p = map_remove(&m->table, key);
+    if (p) { partition_counters_add(&m->gone, &p->counters); }
+    m->removals++;
     sys_mutex_unlock(&m->lock);
     return p;
 }
@@ -411,21 +416,60 @@ void replica_remove_partitions(struct replica_manager *m, const struct meta_topi
 
 /* ---- walks ---- */
 
+void replica_snapshot_drop(struct replica_snapshot *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        partition_unref(s->partitions[i]);
+    }
+    mem_free(s->partitions);
+    *s = (struct replica_snapshot){0};
+}
+
+/* Takes up to step_max more. False: there are more, or (then nothing is held any more) one was
+ * removed since the first step, which moves others within the table. */
+static bool snapshot_step(struct replica_manager *m, struct replica_snapshot *s, size_t capacity,
+                          size_t step_max, uint64_t *removals)
+{
+    sys_mutex_lock(&m->lock);
+    size_t end = m->table.count < capacity ? m->table.count : capacity;
+    if (s->count == 0) { *removals = m->removals; }
+    bool is_same = *removals == m->removals;
+    for (size_t n = 0; is_same && n < step_max && s->count < end; n++) {
+        s->partitions[s->count] = partition_ref(m->table.entries[s->count].value);
+        s->count++;
+    }
+    bool is_complete = is_same && s->count >= end;
+    if (is_complete) { partition_counters_add(&s->gone, &m->gone); }
+    sys_mutex_unlock(&m->lock);
+    while (!is_same && s->count) {
+        partition_unref(s->partitions[--s->count]);
+    }
+    return is_complete;
+}
+
+enum err replica_snapshot_take(struct replica_manager *m, struct replica_snapshot *out)
+{
+    *out = (struct replica_snapshot){0};
+    uint64_t removals = 0;
+    size_t capacity = replica_partitions_count(m) + 1; /* what is added meanwhile may be missing */
+    out->partitions = mem_array(capacity, sizeof(struct partition *));
+    if (!out->partitions) { return ERR_NOMEM; }
+    size_t steps_max = 4 * (capacity / REPLICA_SNAPSHOT_STEP + 1); /* then in one go */
+    for (size_t n = 0;; n++) {
+        size_t step = n < steps_max ? REPLICA_SNAPSHOT_STEP : SIZE_MAX;
+        if (snapshot_step(m, out, capacity, step, &removals)) { return ERR_OK; }
+    }
+}
+
 void replica_each(struct replica_manager *m, void (*visit)(void *ctx, struct partition *p),
                   void *ctx)
 {
-    sys_mutex_lock(&m->lock);
-    size_t count = m->table.count;
-    struct partition **all = mem_array(count, sizeof(struct partition *));
-    for (size_t i = 0; all && i < count; i++) {
-        all[i] = partition_ref(m->table.entries[i].value);
+    struct replica_snapshot all;
+    if (replica_snapshot_take(m, &all)) { return; }
+    for (size_t i = 0; i < all.count; i++) {
+        visit(ctx, all.partitions[i]);
     }
-    sys_mutex_unlock(&m->lock);
-    for (size_t i = 0; all && i < count; i++) {
-        visit(ctx, all[i]);
-        partition_unref(all[i]);
-    }
-    mem_free(all);
+    replica_snapshot_drop(&all);
 }
 
 static void config_partition(void *ctx, struct partition *p)

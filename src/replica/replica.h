@@ -30,9 +30,38 @@ enum partition_state {
     PARTITION_STOPPING, /* the broker stops: NOT_LEADER_OR_FOLLOWER, clients look elsewhere */
 };
 
+/* What metrics show of a partition; relaxed, in the cache line that references touch anyway. */
+struct partition_counters {
+    _Atomic uint64_t bytes_in, messages_in, produces; /* appended; produces: also refused ones */
+    _Atomic uint64_t bytes_out, fetches; /* handed out; reads, also those that found nothing */
+    _Atomic uint64_t produces_expired; /* acknowledgements that did not come in time */
+};
+
+static inline void partition_count(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+static inline uint64_t partition_counted(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+static inline void partition_counters_add(struct partition_counters *to,
+                                          const struct partition_counters *from)
+{
+    partition_count(&to->bytes_in, partition_counted(&from->bytes_in));
+    partition_count(&to->messages_in, partition_counted(&from->messages_in));
+    partition_count(&to->produces, partition_counted(&from->produces));
+    partition_count(&to->bytes_out, partition_counted(&from->bytes_out));
+    partition_count(&to->fetches, partition_counted(&from->fetches));
+    partition_count(&to->produces_expired, partition_counted(&from->produces_expired));
+}
+
 /* One partition that this broker leads. Reference counted. */
 struct partition {
     _Atomic uint32_t refs;
+    struct partition_counters counters;
     /* enum partition_state; release in partition_set_state(), acquire in partition_state() */
     _Atomic int state;
     _Atomic int32_t leader_epoch;
@@ -92,6 +121,18 @@ size_t replica_partitions_count(struct replica_manager *m);
 /* Calls visit with every partition, borrowed; no lock is held. */
 void replica_each(struct replica_manager *m, void (*visit)(void *ctx, struct partition *p),
                   void *ctx);
+
+#define REPLICA_SNAPSHOT_STEP 256
+/* The partitions at one moment, referenced; the caller gives them back. */
+struct replica_snapshot {
+    struct partition **partitions;
+    size_t count;
+    struct partition_counters gone; /* sums over those that were removed */
+};
+/* Locks the table for at most REPLICA_SNAPSHOT_STEP look-ups at a time while no partition is removed
+ * meanwhile. ERR_NOMEM leaves *out empty. */
+NODISCARD enum err replica_snapshot_take(struct replica_manager *m, struct replica_snapshot *out);
+void replica_snapshot_drop(struct replica_snapshot *s); /* idempotent */
 
 static inline enum partition_state partition_state(const struct partition *p)
 {

@@ -291,6 +291,11 @@ size_t sys_poller_events(struct sys_poller *p, struct sys_poll_event *out, size_
 
 /* ---- the process ---- */
 
+/* Production only, any, BLOCKS. Loads a shared library for the life of the process and finds
+ * functions in it by name. ERR_NOTFOUND: it is not installed. ERR_UNSUPPORTED: it lacks one. */
+typedef void sys_function(void);
+NODISCARD enum err sys_library_load(struct sys *sys, const char *name, const char *const *symbols,
+                                    size_t count, sys_function **out);
 /* A logger that writes to standard output, one write a line. Freed with sys_destroy. */
 struct logger *sys_logger(struct sys *sys);
 uint64_t sys_descriptors_max(struct sys *sys); /* raises the soft limit to the hard one first */
