@@ -1,6 +1,7 @@
 /* purg_env.c - the table that libpurgatory asks for. */
 #include "broker/purg_env.h"
 
+#include "base/check.h"
 #include "base/mem.h"
 
 /* The library's room for a lock is smaller than ours: it holds a pointer. */
@@ -67,6 +68,12 @@ static void env_free(void *ctx, void *memory, size_t size)
     mem_free(block);
 }
 
+static void env_misuse(void *ctx, const char *what)
+{
+    (void)ctx;
+    CHECKF(!"libpurgatory is used as it says", "%s", what);
+}
+
 struct purg_env broker_purg_env(struct sys *sys)
 {
     return (struct purg_env){.ctx = sys,
@@ -76,5 +83,6 @@ struct purg_env broker_purg_env(struct sys *sys)
                              .mutex_unlock = env_mutex_unlock,
                              .now_ns = env_now_ns,
                              .alloc = env_alloc,
-                             .free = env_free};
+                             .free = env_free,
+                             .misuse = env_misuse};
 }

@@ -34,7 +34,7 @@ struct purg_env {
 
     /* A short, non-recursive lock. init answers false when there is no room. The library never
      * holds two locks at once, and under one it calls nothing of the user but alloc and free (to
-     * grow a table) and the hash of keys. */
+     * grow a table) and the hash of keys; these must not call the library. */
     bool (*mutex_init)(void *ctx, struct purg_mutex *mutex);
     void (*mutex_fini)(void *ctx, struct purg_mutex *mutex);
     void (*mutex_lock)(void *ctx, struct purg_mutex *mutex);

@@ -235,9 +235,11 @@ void purg_op_finish_end(struct purg_op *op, struct purg_owner *self, bool is_par
 
 bool purg_op_cancel(struct purg_op *op, struct purg_owner *self, enum purg_reason reason)
 {
-    if (reason == PURG_EXPIRED) {
-        purg_misuse(purg_owner_env(op->owner), "purg_op_cancel: only time expires an operation");
+    if (!purg_is_cancel_reason(reason)) {
+        purg_misuse(purg_owner_env(op->owner), "purg_op_cancel: not a reason for a cancel");
     }
+    if (!purg_op_is_parked(op)) { return false; }
+    purg_refuse_locked(op->purgatory, "purg_op_cancel: called under a shard's lock");
     bool is_parking;
     if (!purg_op_begin_end(op, reason, &is_parking)) { return false; }
     purg_op_finish_end(op, self, is_parking);

@@ -36,7 +36,8 @@ struct purg_op_type {
      * library, never twice at the same time for one operation, never after or during
      * on_complete. It reads the operation's immutable part and published state, and it has no
      * effect outside the operation: even after 'true' another reason may be first. It treats a
-     * state that will never satisfy it (deleted, leadership lost) as complete. */
+     * state that will never satisfy it (deleted, leadership lost) as complete. It may call the
+     * library, but whenever it checks a key of its own operation it is tried once more. */
     bool (*try_complete)(struct purg_op *op);
 
     /* The end, on the owner's thread, inside purg_owner_step(). There is no separate on_expire:
@@ -77,7 +78,8 @@ struct purg_op {
     bool is_counted;
 };
 
-/* Prepares an operation that 'owner' will complete. Needed before each parking. */
+/* Prepares an operation that 'owner' will complete. Needed before each parking (parking one that
+ * was parked before is misuse), and never while it is parked, which cannot be seen. */
 PURG_API void purg_op_init(struct purg_op *op, const struct purg_op_type *type,
                            struct purg_owner *owner);
 
@@ -87,10 +89,12 @@ PURG_API void purg_op_init(struct purg_op *op, const struct purg_op_type *type,
  * 'self' is the owner whose thread this is, or NULL. Any thread may call, but the caller must know
  * that the memory lives until the call returns: on the owner's thread that holds as long as
  * on_complete has not run; elsewhere for example a lock that on_complete takes before it frees.
- * O(keys). */
+ * After the end it answers false and does nothing, as long as the memory is there and not parked
+ * again. Misuse: any other reason; called under a shard's lock (purgatory.h). O(keys). */
 PURG_API bool purg_op_cancel(struct purg_op *op, struct purg_owner *self, enum purg_reason reason);
 
-/* Whether it is parked and nothing has ended it yet. A snapshot; same rule about memory. */
+/* Whether it is parked and nothing has ended it yet. A snapshot; same rule about memory. False does
+ * not mean that the memory is back: on_complete may be still to come. */
 PURG_API bool purg_op_is_parked(const struct purg_op *op);
 
 #endif

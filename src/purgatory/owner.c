@@ -55,6 +55,9 @@ struct purg_owner *purg_owner_create(const struct purg_env *env,
 void purg_owner_destroy(struct purg_owner *owner)
 {
     if (!owner) { return; }
+    if (owner->is_stepping) {
+        purg_misuse(&owner->env, "purg_owner_destroy: called from one of its own callbacks");
+    }
     if (!purg_owner_is_idle(owner)) {
         purg_misuse(&owner->env, "purg_owner_destroy: operations are left");
     }

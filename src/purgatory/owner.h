@@ -9,7 +9,9 @@
  *             [OWN-2] wake is called at most once between two steps, and only after the last step
  *             found nothing more to do.
  *             [OWN-3] callbacks run only inside purg_owner_step(), never nested.
- * Failure:    only creation can fail. Misuse: destroying an owner that still has operations. */
+ * Failure:    only creation can fail.
+ * Misuse:     reported through purg_env.misuse before anything changed: a step from one of its own
+ *             callbacks, destroying an owner there or one that still has operations. */
 #ifndef PURGATORY_OWNER_H
 #define PURGATORY_OWNER_H
 
@@ -32,7 +34,8 @@ struct purg_owner_options {
 PURG_API PURG_NODISCARD struct purg_owner *
 purg_owner_create(const struct purg_env *env, const struct purg_owner_options *options);
 
-/* Accepts NULL. Misuse: operations or timers are left (see purg_owner_shutdown). */
+/* Accepts NULL. Misuse: operations or timers are left (see purg_owner_shutdown); called from one of
+ * its own callbacks. */
 PURG_API void purg_owner_destroy(struct purg_owner *owner);
 
 /* One turn: fires due timers, takes the inbox, runs on_complete of what has ended, until nothing

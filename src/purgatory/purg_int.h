@@ -24,6 +24,12 @@ static inline _Noreturn void purg_misuse(const struct purg_env *env, const char 
     abort();
 }
 
+/* Whether 'reason' may be a cancel's: time alone expires an operation. */
+static inline bool purg_is_cancel_reason(enum purg_reason reason)
+{
+    return reason != PURG_EXPIRED && (uint32_t)reason <= (uint32_t)PURG_SHUTDOWN;
+}
+
 /* operation.c */
 
 /* Under the shard's lock, for a linked operation. True: the caller now holds CHECKING and a
@@ -62,6 +68,8 @@ void purg_owner_disarm(struct purg_owner *owner, struct purg_op *op);
 
 /* purgatory.c */
 
+/* Misuse if this thread holds a shard's lock: it came here from the user's hash or memory. */
+void purg_refuse_locked(const struct purgatory *purgatory, const char *what);
 /* Any thread, no lock held: takes the operation from all its keys. */
 void purg_unlink_all(struct purg_op *op);
 void purg_count_expiration(struct purgatory *purgatory);

@@ -11,7 +11,12 @@
  *
  * A walk takes operations from the ring in batches under the lock and treats them outside it. When
  * the ring is longer than a batch the walker links two markers (nodes without operation) into it:
- * one where it stopped, one at the end of what it found [PRG-2]. */
+ * one where it stopped, one at the end of what it found [PRG-2].
+ *
+ * Functions of the user run under a shard's lock only while its table grows: 'grower' names the
+ * thread that does it, so that it is caught if it calls back [PRG-4]. */
+#include <errno.h>
+
 #include "purgatory/purg_int.h"
 
 #define WALK_BATCH 32
@@ -35,6 +40,7 @@ struct purgatory {
     uint64_t (*hash)(struct purg_key key);
     struct shard *shards;
     uint32_t shards_mask;
+    _Atomic(uintptr_t) grower; /* 0: none; another shard then grows later */
     _Alignas(PURG_CACHE_LINE) _Atomic(uint64_t) expirations;
 };
 
@@ -66,6 +72,18 @@ static void shard_lock(const struct purgatory *purgatory, struct shard *shard)
 static void shard_unlock(const struct purgatory *purgatory, struct shard *shard)
 {
     purgatory->env.mutex_unlock(purgatory->env.ctx, &shard->mutex);
+}
+
+/* A number that no other running thread has, without a call: where its errno lies. */
+static uintptr_t thread_number(void)
+{
+    return (uintptr_t)&errno;
+}
+
+void purg_refuse_locked(const struct purgatory *purgatory, const char *what)
+{
+    uintptr_t grower = atomic_load_explicit(&purgatory->grower, memory_order_relaxed);
+    if (grower != 0 && grower == thread_number()) { purg_misuse(&purgatory->env, what); }
 }
 
 static void counter_add(_Atomic(uint32_t) *counter, uint32_t delta)
@@ -120,7 +138,7 @@ static void table_free(const struct purgatory *purgatory, struct shard *shard)
 }
 
 /* Doubles the buckets, if there is memory. */
-static void table_grow(const struct purgatory *purgatory, struct shard *shard)
+static void table_double(const struct purgatory *purgatory, struct shard *shard)
 {
     uint32_t mask = shard->buckets_mask ? shard->buckets_mask * 2 + 1 : BUCKETS_MIN - 1;
     struct purg_watch_node **table =
@@ -140,6 +158,16 @@ static void table_grow(const struct purgatory *purgatory, struct shard *shard)
     shard->buckets_mask = mask;
 }
 
+static void table_grow(struct purgatory *purgatory, struct shard *shard)
+{
+    uintptr_t none = 0;
+    if (atomic_compare_exchange_strong_explicit(&purgatory->grower, &none, thread_number(),
+                                                memory_order_relaxed, memory_order_relaxed)) {
+        table_double(purgatory, shard);
+        atomic_store_explicit(&purgatory->grower, 0, memory_order_relaxed);
+    }
+}
+
 static void ring_insert_before(struct purg_watch_node *at, struct purg_watch_node *node)
 {
     node->next = at;
@@ -150,7 +178,7 @@ static void ring_insert_before(struct purg_watch_node *at, struct purg_watch_nod
 }
 
 /* Under the lock. */
-static void node_link(const struct purgatory *purgatory, struct shard *shard, uint64_t hash,
+static void node_link(struct purgatory *purgatory, struct shard *shard, uint64_t hash,
                       struct purg_watch_node *node)
 {
     struct purg_watch_node *head = ring_find(shard, hash, &node->key);
@@ -259,8 +287,10 @@ enum purg_outcome purg_try_complete_else_watch(struct purgatory *purgatory, stru
                                                const struct purg_key *keys, size_t keys_count,
                                                uint64_t deadline_ns)
 {
-    if (keys_count == 0 || keys_count > PURG_KEYS_MAX) {
-        purg_misuse(&purgatory->env, "purg_try_complete_else_watch: no key, or too many");
+    purg_refuse_locked(purgatory, "purg_try_complete_else_watch: called under a shard's lock");
+    if (keys_count == 0 || keys_count > PURG_KEYS_MAX || !keys || !nodes) {
+        purg_misuse(&purgatory->env,
+                    "purg_try_complete_else_watch: no key or no node, or too many");
     }
     if (!purg_op_is_fresh(op)) {
         purg_misuse(&purgatory->env, "purg_try_complete_else_watch: the operation is in use or "
@@ -393,6 +423,7 @@ static size_t walk_run(struct walk *walk, const struct purg_key *key)
 
 size_t purg_check(struct purgatory *purgatory, struct purg_owner *self, struct purg_key key)
 {
+    purg_refuse_locked(purgatory, "purg_check: called under a shard's lock");
     struct walk walk;
     walk.purgatory = purgatory;
     walk.self = self;
@@ -404,8 +435,9 @@ size_t purg_check(struct purgatory *purgatory, struct purg_owner *self, struct p
 size_t purg_cancel_key(struct purgatory *purgatory, struct purg_owner *self, struct purg_key key,
                        enum purg_reason reason)
 {
-    if (reason == PURG_EXPIRED) {
-        purg_misuse(&purgatory->env, "purg_cancel_key: only time expires an operation");
+    purg_refuse_locked(purgatory, "purg_cancel_key: called under a shard's lock");
+    if (!purg_is_cancel_reason(reason)) {
+        purg_misuse(&purgatory->env, "purg_cancel_key: not a reason for a cancel");
     }
     struct walk walk;
     walk.purgatory = purgatory;

@@ -14,9 +14,15 @@
  *             what has completed.
  *             [PRG-3] size is the number of linked nodes, delayed the number of operations that
  *             have any.
+ *             [PRG-4] a thread that calls in while it holds a shard's lock is caught.
  * Failure:    parking cannot fail: there is no allocation it depends on (a hash table that cannot
- *             grow becomes slower). Misuse, reported through purg_env.misuse: no key or more than
- *             PURG_KEYS_MAX, parking an operation twice or without purg_op_init. */
+ *             grow becomes slower).
+ * Misuse:     reported through purg_env.misuse before anything changed: no key, no nodes, more
+ *             than PURG_KEYS_MAX; parking an operation that is parked, has ended, or was not
+ *             initialised again; calling in from the user's hash or memory functions, which run
+ *             under a shard's lock; a cancel for PURG_EXPIRED or for no reason there is;
+ *             destroying what is in use. Not seen: nodes or memory used otherwise while lent, a
+ *             wrong 'self'. */
 #ifndef PURGATORY_PURGATORY_H
 #define PURGATORY_PURGATORY_H
 
@@ -31,8 +37,8 @@
 
 struct purg_options {
     uint32_t shards; /* a power of two; 0: PURG_SHARDS_DEFAULT */
-    /* A pure function (it may run under a shard's lock). NULL: a multiplicative mix, good for keys
-     * that no foe can choose. */
+    /* A pure function. It may run under a shard's lock, so calling the library from it is misuse.
+     * NULL: a multiplicative mix, good for keys that no foe can choose. */
     uint64_t (*hash)(struct purg_key);
 };
 

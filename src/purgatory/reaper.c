@@ -108,6 +108,9 @@ struct purg_owner *purg_reaper_owner(struct purg_reaper *reaper)
 void purg_reaper_stop(struct purg_reaper *reaper)
 {
     if (!reaper) { return; }
+    if (pthread_equal(pthread_self(), reaper->thread)) {
+        purg_misuse(&reaper->env, "purg_reaper_stop: called on the reaper's own thread");
+    }
     pthread_mutex_lock(&reaper->mutex);
     reaper->is_stopping = true;
     pthread_cond_signal(&reaper->cond);

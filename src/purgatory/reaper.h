@@ -19,7 +19,8 @@ purg_reaper_start(const struct purg_env *env, const struct purg_owner_options *o
 PURG_API struct purg_owner *purg_reaper_owner(struct purg_reaper *reaper);
 
 /* Ends all its operations with PURG_SHUTDOWN, waits until each on_complete has run, ends the thread
- * and frees. No other thread may park or check operations of it any more. Accepts NULL. */
+ * and frees. No other thread may park or check operations of it any more. Accepts NULL. Misuse:
+ * called on the reaper's own thread, from a callback. */
 PURG_API void purg_reaper_stop(struct purg_reaper *reaper);
 
 #endif

@@ -253,9 +253,8 @@ static size_t fire_due(struct purg_wheel *wheel, uint64_t now_ns, size_t budget)
     return fired;
 }
 
-size_t purg_wheel_advance(struct purg_wheel *wheel, uint64_t now_ns, size_t budget)
+static size_t advance(struct purg_wheel *wheel, uint64_t now_ns, size_t budget)
 {
-    if (budget == 0) { purg_misuse(&wheel->env, "purg_wheel_advance: no budget"); }
     uint64_t target = now_ns / wheel->tick_ns;
     size_t fired = 0;
     for (;;) {
@@ -279,6 +278,18 @@ size_t purg_wheel_advance(struct purg_wheel *wheel, uint64_t now_ns, size_t budg
     if (target > wheel->tick) { /* a clock that went back stands still */
         wheel->tick = target;
     }
+    return fired;
+}
+
+size_t purg_wheel_advance(struct purg_wheel *wheel, uint64_t now_ns, size_t budget)
+{
+    if (budget == 0) { purg_misuse(&wheel->env, "purg_wheel_advance: no budget"); }
+    if (wheel->is_advancing) {
+        purg_misuse(&wheel->env, "purg_wheel_advance: called from one of its own callbacks");
+    }
+    wheel->is_advancing = true;
+    size_t fired = advance(wheel, now_ns, budget);
+    wheel->is_advancing = false;
     return fired;
 }
 

@@ -17,7 +17,10 @@
  *             + cascaded), each timer cascades at most once per level; empty time costs nothing,
  *             however long.
  * Failure:    an overflow level that cannot be allocated costs only extra cascading: the timer
- *             waits in the farthest slot there is and is placed again. Adding never fails. */
+ *             waits in the farthest slot there is and is placed again. Adding never fails.
+ * Misuse:     reported through purg_env.misuse before anything changed: adding a timer that is in
+ *             a wheel, advancing from a callback or without budget, bad slots, ending a wheel that
+ *             has timers. */
 #ifndef PURGATORY_WHEEL_H
 #define PURGATORY_WHEEL_H
 
@@ -56,6 +59,7 @@ struct purg_wheel {
     uint32_t bits; /* log2(slots) */
     uint32_t levels_count; /* that exist, from 0 */
     uint32_t levels_mask; /* bit per level that has a non-empty slot */
+    bool is_advancing;
     uint64_t stray_tick; /* when stray is placed again */
     struct purg_link stray; /* whose level could not be allocated */
     struct purg_link due; /* time has come, not yet fired (budget) */
@@ -89,7 +93,8 @@ PURG_API bool purg_timer_is_added(const struct purg_timer *timer);
 
 /* Moves the clock to 'now_ns' (a clock that went back stands still) and fires what is due, in
  * order of ticks, at most 'budget' timers (> 0). Returns how many fired; when it is 'budget', more
- * may be due: call again. A timer that is added during the call and already due fires in it. */
+ * may be due: call again. A timer that is added during the call and already due fires in it.
+ * Misuse: no budget; called from an on_due of this wheel. */
 PURG_API size_t purg_wheel_advance(struct purg_wheel *wheel, uint64_t now_ns, size_t budget);
 
 /* When advance has something to do next: 0 if something is due now, PURG_NEVER if nothing waits.
