@@ -166,6 +166,7 @@ static void log_main(struct sys *sys, void *ctx)
     struct logdir_options options = {.path = "d1/logs",
                                      .cluster_id = "sim",
                                      .node_id = 1,
+                                     .recovery_threads = 2,
                                      .flush_policy = LOG_FLUSH_GROUP,
                                      .config = config,
                                      .logger = sys_logger(sys)};

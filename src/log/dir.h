@@ -45,6 +45,7 @@ struct logdir_options {
     int32_t node_id;
     enum log_flush_policy flush_policy;
     struct log_config config; /* for logs found on disk, until the owner sets theirs */
+    int32_t recovery_threads; /* num.recovery.threads.per.data.dir; 0: 1 */
     int64_t retention_check_ms; /* log.retention.check.interval.ms; 0: 300,000 */
     int64_t checkpoint_ms; /* hw, log start and recovery point checkpoints; 0: 60,000 */
     int64_t idle_close_ms; /* an idle log gives up its descriptors and memory; 0: 60,000 */

@@ -1,7 +1,8 @@
 /* load.c - finds the logs of a directory at start: from the manifest, or from what lies there.
  *
  * Place:      log/, private.
- * Thread:     start-up. BLOCKS.
+ * Thread:     start-up, with recovery_threads - 1 tasks beside it that recover partitions too: each
+ *             takes the next directory of the list, and start-up adds the logs in its order. BLOCKS.
  * Order:      marker and manifest are read, then removed durably [DIR-2]; without them every
  *             partition directory is listed and recovered from its synced marks, or, in a
  *             directory that Kafka wrote, from its recovery point; then marks are folded, so that
@@ -11,11 +12,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define LOAD_TASKS_MAX 63
+
+/* One partition's directory; its taker's until all tasks have ended. */
+struct load_entry {
+    char *name;
+    struct log *log; /* NULL with err */
+    enum err err;
+    uint64_t scanned_bytes;
+    bool was_scanned;
+};
+
 struct load {
+    /* Constant while tasks run. */
     struct logdir *dir;
     struct map marks; /* struct mark_state */
     struct map recovery_points, starts, hws; /* int64_t */
     bool had_marks;
+    struct load_entry *entries;
+    size_t count, capacity;
+    _Atomic size_t next; /* the first that nobody has taken; relaxed: stopping a task orders */
 };
 
 /* ---- one partition directory ---- */
@@ -43,21 +59,24 @@ static void recovery_of(const struct load *l, const struct log *log, const char 
     }
 }
 
-static enum err load_log(struct load *l, const char *name, const char *topic, int32_t partition)
+static enum err load_log(const struct load *l, struct load_entry *entry)
 {
     struct logdir *dir = l->dir;
     struct log *log = NULL;
+    char topic[LOG_TOPIC_NAME_LEN_MAX + 1];
+    int32_t partition = 0;
+    if (!log_parse_dir_name(entry->name, topic, &partition)) { return ERR_INVALID; }
     struct log_seed seed = {.topic = topic, .partition = partition, .config = &dir->options.config};
     enum err e = log_new(&dir->env, &seed, 0, &log);
     if (e) { return e; }
     e = partition_metadata_read(log, &log->topic_id);
     if (e == ERR_NOTFOUND || e == ERR_MALFORMED || e == ERR_CORRUPT) {
         log_warn(dir->options.logger, LOGGER_DIR, "%s/%s has no readable partition.metadata (%s)",
-                 dir->path, name, err_name(e));
+                 dir->path, entry->name, err_name(e));
         e = ERR_OK; /* a zero topic id: the owner decides */
     }
     struct log_recovery r;
-    recovery_of(l, log, name, &r);
+    recovery_of(l, log, entry->name, &r);
     sys_mutex_lock(&log->lock);
     if (!e) { e = log_recover(log, &r); }
     sys_mutex_unlock(&log->lock);
@@ -65,13 +84,107 @@ static enum err load_log(struct load *l, const char *name, const char *topic, in
         log_unref(log);
         return e;
     }
-    dir->stats.logs_scanned_count += r.was_scanned;
-    dir->stats.scanned_bytes += r.scanned_bytes;
-    return logdir_add(dir, log);
+    entry->was_scanned = r.was_scanned;
+    entry->scanned_bytes = r.scanned_bytes;
+    entry->log = log;
+    return ERR_OK;
+}
+
+/* One partition's trouble is its own; these end the start. */
+static bool is_fatal(enum err e)
+{
+    return e == ERR_IO || e == ERR_OFFLINE || e == ERR_NOMEM;
+}
+
+/* False when nothing is left to take. */
+static bool load_next(struct load *l)
+{
+    size_t i = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed);
+    if (i >= l->count) { return false; }
+    l->entries[i].err = load_log(l, &l->entries[i]);
+    if (is_fatal(l->entries[i].err)) {
+        atomic_store_explicit(&l->next, l->count, memory_order_relaxed);
+    }
+    return true;
+}
+
+static uint64_t load_step(void *ctx, uint64_t now_ns)
+{
+    return load_next(ctx) ? now_ns : SYS_NEVER;
+}
+
+/* Adds what was loaded, in the order of names, until something fatal. */
+static enum err load_take(struct load *l)
+{
+    struct logdir *dir = l->dir;
+    for (size_t i = 0; i < l->count; i++) {
+        struct load_entry *entry = &l->entries[i];
+        if (is_fatal(entry->err)) { return entry->err; }
+        if (entry->err) {
+            log_error(dir->options.logger, LOGGER_DIR, "cannot load %s/%s: %s; it is left alone",
+                      dir->path, entry->name, err_name(entry->err));
+        }
+        if (!entry->log) { continue; }
+        dir->stats.logs_scanned_count += entry->was_scanned;
+        dir->stats.scanned_bytes += entry->scanned_bytes;
+        struct log *log = entry->log;
+        entry->log = NULL;
+        enum err e = logdir_add(dir, log);
+        if (e) { return e; }
+    }
+    return ERR_OK;
+}
+
+static enum err load_all(struct load *l)
+{
+    struct sys_task *tasks[LOAD_TASKS_MAX];
+    struct sys_task_options o = {.name = "recovery", .step = load_step, .ctx = l};
+    size_t wanted =
+        l->dir->options.recovery_threads > 1 ? (size_t)l->dir->options.recovery_threads - 1 : 0;
+    size_t count = 0;
+    if (wanted > LOAD_TASKS_MAX) { wanted = LOAD_TASKS_MAX; }
+    /* One that cannot be started is done without. */
+    while (count < wanted && count + 1 < l->count &&
+           sys_task_start(l->dir->sys, &o, &tasks[count]) == ERR_OK) {
+        count++;
+    }
+    while (load_next(l)) {}
+    for (size_t i = 0; i < count; i++) {
+        sys_task_stop(tasks[i]);
+    }
+    return load_take(l);
+}
+
+static void load_fini(struct load *l)
+{
+    for (size_t i = 0; i < l->count; i++) {
+        log_unref(l->entries[i].log);
+        mem_free(l->entries[i].name);
+    }
+    mem_free(l->entries);
+    marks_states_fini(&l->marks);
+    checkpoint_fini(&l->recovery_points);
+    checkpoint_fini(&l->starts);
+    checkpoint_fini(&l->hws);
+}
+
+static enum err list_add(struct load *l, const char *name)
+{
+    if (l->count == l->capacity) {
+        size_t n = l->capacity ? l->capacity * 2 : 64;
+        struct load_entry *at = mem_realloc(l->entries, n * sizeof *at);
+        if (!at) { return ERR_NOMEM; }
+        l->entries = at;
+        l->capacity = n;
+    }
+    char *copy = mem_strdup(name);
+    if (!copy) { return ERR_NOMEM; }
+    l->entries[l->count++] = (struct load_entry){.name = copy};
+    return ERR_OK;
 }
 
 /* A name in the data directory: a partition, something deleted, or not ours. */
-static enum err load_entry(void *ctx, const char *name, bool is_dir)
+static enum err list_entry(void *ctx, const char *name, bool is_dir)
 {
     struct load *l = ctx;
     struct logdir *dir = l->dir;
@@ -90,13 +203,7 @@ static enum err load_entry(void *ctx, const char *name, bool is_dir)
         return ERR_OK;
     }
     if (dir->stats.was_clean && map_get(&dir->by_name, slice_str(name))) { return ERR_OK; }
-    enum err e = load_log(l, name, topic, partition);
-    if (e == ERR_IO || e == ERR_OFFLINE || e == ERR_NOMEM) { return e; }
-    if (e) {
-        log_error(dir->options.logger, LOGGER_DIR, "cannot load %s/%s: %s; it is left alone",
-                  dir->path, name, err_name(e));
-    }
-    return ERR_OK;
+    return list_add(l, name);
 }
 
 /* ---- the whole directory ---- */
@@ -163,6 +270,24 @@ static enum err load_clean(struct logdir *dir, bool is_ours)
     return e;
 }
 
+/* Side files of the directory, when there was no clean stop. */
+static enum err read_side_files(struct load *l)
+{
+    struct logdir *dir = l->dir;
+    enum err e = marks_read(dir->sys, dir->path, &l->marks);
+    l->had_marks = e == ERR_OK;
+    if (e == ERR_CORRUPT) {
+        log_warn(dir->options.logger, LOGGER_DIR,
+                 "%s/" LOGDIR_MARKS " is damaged; recovering from the checkpoint", dir->path);
+        e = unlink_if(dir, LOGDIR_MARKS);
+    }
+    if (e && e != ERR_NOTFOUND) { return e; }
+    read_checkpoint(dir, LOGDIR_RECOVERY_POINTS, &l->recovery_points);
+    read_checkpoint(dir, LOGDIR_STARTS, &l->starts);
+    read_checkpoint(dir, LOGDIR_HIGH_WATERMARKS, &l->hws);
+    return ERR_OK;
+}
+
 enum err logdir_load(struct logdir *dir)
 {
     struct load l = {.dir = dir};
@@ -178,25 +303,10 @@ enum err logdir_load(struct logdir *dir)
     map_init(&l.recovery_points);
     map_init(&l.starts);
     map_init(&l.hws);
-    if (!dir->stats.was_clean) {
-        e = marks_read(dir->sys, dir->path, &l.marks);
-        if (e && e != ERR_NOTFOUND && e != ERR_CORRUPT) { return e; }
-        l.had_marks = e == ERR_OK;
-        if (e == ERR_CORRUPT) {
-            log_warn(dir->options.logger, LOGGER_DIR,
-                     "%s/" LOGDIR_MARKS " is damaged; recovering from the checkpoint", dir->path);
-            e = unlink_if(dir, LOGDIR_MARKS);
-            if (e) { return e; }
-        }
-        read_checkpoint(dir, LOGDIR_RECOVERY_POINTS, &l.recovery_points);
-        read_checkpoint(dir, LOGDIR_STARTS, &l.starts);
-        read_checkpoint(dir, LOGDIR_HIGH_WATERMARKS, &l.hws);
-    }
-    e = sys_dir_list(dir->sys, dir->path, load_entry, &l);
-    marks_states_fini(&l.marks);
-    checkpoint_fini(&l.recovery_points);
-    checkpoint_fini(&l.starts);
-    checkpoint_fini(&l.hws);
+    if (!dir->stats.was_clean) { e = read_side_files(&l); }
+    if (!e) { e = sys_dir_list(dir->sys, dir->path, list_entry, &l); }
+    if (!e) { e = load_all(&l); }
+    load_fini(&l);
     if (!e) { e = marks_open(&dir->marks); }
     if (!e && !dir->stats.was_clean) { e = logdir_checkpoint(dir, true); }
     dir->stats.logs_count = dir->logs_count;

@@ -187,6 +187,7 @@ enum err replica_open_dir(struct replica_manager *m, const char *path, const cha
         .cluster_id = cluster_id,
         .node_id = m->options.node_id,
         .flush_policy = m->options.flush_policy,
+        .recovery_threads = (int32_t)config_broker_i64(&scope, "num.recovery.threads.per.data.dir"),
         .retention_check_ms = config_broker_i64(&scope, "log.retention.check.interval.ms"),
         .checkpoint_ms = config_broker_i64(&scope, "log.flush.offset.checkpoint.interval.ms"),
         .logger = m->options.logger,

@@ -78,6 +78,7 @@ static inline void fixture_init(struct fixture *f)
     f->options = (struct logdir_options){
         .cluster_id = "cluster-of-tests",
         .node_id = 1,
+        .recovery_threads = 2,
         .callbacks = {.ctx = f, .on_synced = fixture_on_synced, .on_offline = fixture_on_offline},
     };
     if (getenv("LOG_TEST_VERBOSE")) { f->options.logger = sys_logger(f->sys); }
