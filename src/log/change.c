@@ -77,6 +77,9 @@ static int64_t segment_age_from(struct log *log, uint32_t i)
     return sys_path_stat(log->env->sys, path, &st) == ERR_OK ? st.modified_ms : -1;
 }
 
+/* In one step, so that appends need not wait for the renames of many. */
+#define RETENTION_SEGMENTS_MAX 4u
+
 /* How many segments from the front may go; the active one counts when it has to be rolled first. */
 static enum err retention_count(struct log *log, int64_t now_ms, uint32_t *count) HOLDS(log->lock);
 static enum err retention_count(struct log *log, int64_t now_ms, uint32_t *count)
@@ -85,7 +88,7 @@ static enum err retention_count(struct log *log, int64_t now_ms, uint32_t *count
     uint64_t size = log_size_bytes(log);
     bool deletes = (c->cleanup & LOG_CLEANUP_DELETE) != 0;
     *count = 0;
-    for (uint32_t i = 0; i < log->segments_count; i++) {
+    for (uint32_t i = 0; i < log->segments_count && i < RETENTION_SEGMENTS_MAX; i++) {
         struct segment *s = &log->segments[i];
         bool active = i + 1 == log->segments_count;
         if (s->size == 0 || s->end > log_hw(log)) { break; } /* [CHG-2] */

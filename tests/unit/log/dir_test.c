@@ -361,21 +361,25 @@ static void test_a_trimmed_start_survives_every_kind_of_stop(void **state)
 static void test_retention_removes_whole_segments_below_the_high_watermark(void **state)
 {
     struct fixture *f = *state;
-    f->options.config.segment_bytes = 3000;
+    f->options.config.segment_bytes = 1500;
     f->options.config.retention_bytes = 5000;
     f->options.config.file_delete_delay_ms = 0;
     fixture_open(f);
     struct log *log = fixture_create(f, "t");
     fixture_fill(f, log, 100);
     uint32_t before = log->segments_count;
-    size_t deleted = 0;
+    size_t deleted = 0, sum = 0;
     assert_int_equal(log_retention_step(log, NOW_MS, &deleted), ERR_OK);
     assert_int_equal(deleted, 0); /* the high watermark is 0 */
     log_set_hw(log, 100);
-    assert_int_equal(log_retention_step(log, NOW_MS, &deleted), ERR_OK);
-    assert_true(deleted > 0);
-    assert_int_equal(log->segments_count, before - deleted);
-    assert_true(log_size_bytes(log) >= 5000 && log_size_bytes(log) < 8000);
+    do {
+        assert_int_equal(log_retention_step(log, NOW_MS, &deleted), ERR_OK);
+        assert_true(deleted <= 4); /* an append waits for no more */
+        sum += deleted;
+    } while (deleted > 0);
+    assert_true(sum > 4);
+    assert_int_equal(log->segments_count, before - sum);
+    assert_true(log_size_bytes(log) >= 5000 && log_size_bytes(log) < 6500);
     int64_t start = log_start_offset(log);
     assert_int_equal(start, log->segments[0].base);
     assert_int_equal(fixture_read_all(log, 1000), 100 - start);
