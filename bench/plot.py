@@ -1,4 +1,4 @@
-"""Two plots as SVG, written by hand: ratios to Kafka with their targets, and every leg as a dot."""
+"""Plots as SVG, written by hand: ratios to Kafka with their targets, every leg as a dot, curves."""
 
 import math
 import statistics
@@ -30,9 +30,9 @@ def page(width, height, parts):
                       "</svg>", ""])
 
 
-def ratios(title, rows):
+def ratios(title, rows, left=250, words="Barnabas divided by Kafka"):
     """One line a check: the ratio of medians, the range of the ratios pair by pair, the target."""
-    left, right, top, step = 250, 760, 60, 26
+    right, top, step = left + 510, 60, 26
     ends = [1.0]
     for row in rows:
         ends += [row.ratio] + ([row.target] if row.target else [])
@@ -45,8 +45,8 @@ def ratios(title, rows):
 
     bottom = top + step * len(rows)
     parts = [text(12, 22, title.replace("`", "")),
-             text(12, 40, "Barnabas divided by Kafka, logarithmic; dot: ratio of medians, bar: pair by "
-                  "pair, red: the target", color="#666")]
+             text(12, 40, f"{words}, logarithmic; dot: ratio of medians, bar: pair by pair, red: the "
+                  "target", color="#666")]
     for power in range(low, high + 1):
         x = place(2.0 ** power)
         parts.append(line(x, top - 8, x, bottom, INK if power == 0 else GRID))
@@ -54,7 +54,8 @@ def ratios(title, rows):
         parts.append(text(x, bottom + 16, label, "middle"))
     for index, row in enumerate(rows):
         y = top + step * index + 8
-        parts.append(text(left - 12, y + 4, f"{row.case.name}: {row.label}", "end"))
+        name = row.label if row.case.name == row.label else f"{row.case.name}: {row.label}"
+        parts.append(text(left - 12, y + 4, name, "end"))
         by_pair = [b / k for b, k in zip(row.barnabas, row.kafka) if k > 0 and b > 0]
         if by_pair:
             parts.append(line(place(min(by_pair)), y, place(max(by_pair)), y, BARNABAS, 3))
@@ -94,3 +95,30 @@ def legs(rows):
         parts.append(text(x0 + 56, y0 + high - 4, "0", "end", "#666"))
         parts.append(line(x0 + 60, y0 + 32, x0 + 60, y0 + high - 8, GRID))
     return page(margin + columns * (wide + margin), 50 + count * (high + margin), parts)
+
+
+def curves(title, across, series):
+    """Lines over a logarithmic plane: (name, colour, [(x, values of y)]) each; bars: the range."""
+    left, right, top, bottom = 70, 560, 50, 370
+    xs = [math.log10(x) for _, _, points in series for x, _ in points]
+    ys = [math.log10(value) for _, _, points in series for _, values in points for value in values]
+    low, high = math.floor(min(ys)), math.ceil(max(ys))
+
+    def place(x, y):
+        across_share = (math.log10(x) - min(xs)) / max(max(xs) - min(xs), 1e-9)
+        up_share = (math.log10(y) - low) / max(high - low, 1)
+        return left + across_share * (right - left), bottom - up_share * (bottom - top)
+
+    parts = [text(12, 22, title), text((left + right) / 2, bottom + 36, across, "middle", "#666")]
+    for power in range(low, high + 1):
+        y = place(10 ** min(xs), 10 ** power)[1]
+        parts += [line(left, y, right, y, GRID), text(left - 8, y + 4, f"{10 ** power:,}", "end")]
+    for x in sorted({x for _, _, points in series for x, _ in points}):
+        parts.append(text(place(x, 10 ** low)[0], bottom + 18, f"{x:,}", "middle"))
+    for name, color, points in series:
+        ends = [place(x, statistics.median(values)) for x, values in points]
+        parts += [line(*a, *b, color, 2) for a, b in zip(ends, ends[1:])]
+        for (x, values), end in zip(points, ends):
+            parts += [dot(*end, color), line(*place(x, min(values)), *place(x, max(values)), color)]
+        parts.append(text(ends[-1][0] + 12, ends[-1][1] + 4, name, color=color))
+    return page(right + 190, bottom + 50, parts)

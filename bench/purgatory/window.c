@@ -1,0 +1,162 @@
+/* window.c - insert, then complete by key, with a given number of operations outstanding.
+ *
+ * Place:      bench/purgatory; java/Window.java is the same with Kafka's classes.
+ * Thread:     one lane a thread, each with an owner and an equal part of the outstanding
+ *             operations; all share one purgatory.
+ *
+ * Each turn publishes that the oldest operation may be answered, sends an event to one of its keys
+ * (which ends it: on_complete is part of the price) and parks a new one. Every STEP_EVERY turns the
+ * lane reads the clock and steps its owner, as a broker's loop does. Delays are 30 to 60 s, so no
+ * deadline comes. Operations lie in one slab that is reused in order, as the broker's do. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "bench_purgatory.h"
+#include "common.h"
+#include "purgatory/purgatory.h"
+
+#define KEYS_MAX 3
+#define LANES_MAX 16
+#define STEP_EVERY 16
+
+struct item {
+    struct purg_op op; /* first */
+    struct purg_watch_node nodes[KEYS_MAX];
+    _Atomic(bool) is_ready;
+};
+
+struct window {
+    const struct window_options *options;
+    struct purgatory *purgatory;
+    pthread_barrier_t start;
+};
+
+struct lane {
+    struct window *window;
+    uint64_t number;
+    uint64_t turns;
+    uint64_t elapsed_ns;
+    uint64_t completed;
+};
+
+static bool item_try(struct purg_op *op)
+{
+    return atomic_load_explicit(&((struct item *)(void *)op)->is_ready, memory_order_relaxed);
+}
+
+static void item_complete(struct purg_op *op, enum purg_reason reason)
+{
+    (void)op;
+    must(reason == PURG_EVENT || reason == PURG_SHUTDOWN, "no deadline comes");
+}
+
+static const struct purg_op_type item_type = {"bench", item_try, item_complete};
+
+static struct purg_key key_of(const struct lane *lane, uint64_t serial, size_t i)
+{
+    return (struct purg_key){.hi = lane->number, .lo = serial, .sub = i};
+}
+
+static void park(const struct lane *lane, struct purg_owner *owner, struct item *item,
+                 uint64_t serial, uint64_t now_ns)
+{
+    const struct window *window = lane->window;
+    struct purg_key keys[KEYS_MAX];
+    for (size_t i = 0; i < window->options->keys; i++) {
+        keys[i] = key_of(lane, serial, i);
+    }
+    atomic_store_explicit(&item->is_ready, false, memory_order_relaxed);
+    purg_op_init(&item->op, &item_type, owner);
+    uint64_t deadline_ns = now_ns + (30000 + mix(serial) % 30000) * MS;
+    must(purg_try_complete_else_watch(window->purgatory, owner, &item->op, item->nodes, keys,
+                                      window->options->keys, deadline_ns) == PURG_PARKED,
+         "parked");
+}
+
+/* Turns until the time is over. */
+static void lane_run(struct lane *lane, struct purg_owner *owner, struct item *items, size_t slots,
+                     uint64_t outstanding)
+{
+    const struct window *window = lane->window;
+    uint64_t start_ns = mono_ns();
+    uint64_t now_ns = start_ns;
+    uint64_t end_ns = start_ns + window->options->run_ns;
+    uint64_t serial = outstanding;
+    while (now_ns < end_ns) {
+        for (size_t i = 0; i < STEP_EVERY; i++, serial++) {
+            uint64_t oldest = serial - outstanding;
+            atomic_store_explicit(&items[oldest & (slots - 1)].is_ready, true,
+                                  memory_order_relaxed);
+            lane->completed += purg_check(window->purgatory, owner,
+                                          key_of(lane, oldest, oldest % window->options->keys));
+            park(lane, owner, &items[serial & (slots - 1)], serial, now_ns);
+        }
+        now_ns = mono_ns();
+        purg_owner_step(owner, now_ns);
+    }
+    lane->elapsed_ns = now_ns - start_ns;
+    lane->turns = serial - outstanding;
+}
+
+static void *lane_main(void *arg)
+{
+    struct lane *lane = arg;
+    const struct window *window = lane->window;
+    uint64_t outstanding = window->options->outstanding / window->options->threads;
+    uint64_t now_ns = mono_ns();
+    struct purg_owner *owner =
+        purg_owner_create(&window->options->env, &(struct purg_owner_options){.start_ns = now_ns});
+    /* More slots than outstanding: one is reused only after its on_complete. */
+    size_t slots = 1;
+    while (slots < outstanding + 2 * STEP_EVERY) {
+        slots *= 2;
+    }
+    struct item *items = aligned_alloc(64, slots * sizeof *items);
+    must(owner && items, "memory");
+    for (uint64_t serial = 0; serial < outstanding; serial++) {
+        park(lane, owner, &items[serial & (slots - 1)], serial, now_ns);
+    }
+    pthread_barrier_wait(&lane->window->start);
+    lane_run(lane, owner, items, slots, outstanding);
+    pthread_barrier_wait(&lane->window->start);
+    purg_owner_shutdown(owner);
+    while (!purg_owner_is_idle(owner)) {
+        purg_owner_step(owner, now_ns);
+    }
+    purg_owner_destroy(owner);
+    free(items);
+    return NULL;
+}
+
+void window_run(const struct window_options *options)
+{
+    unsigned count = options->threads;
+    must(count > 0 && count <= LANES_MAX && options->keys > 0 && options->keys <= KEYS_MAX,
+         "1 to 16 threads, 1 to 3 keys");
+    struct window window = {.options = options};
+    window.purgatory = purg_create(&options->env, &(struct purg_options){.shards = 0});
+    must(window.purgatory && pthread_barrier_init(&window.start, NULL, count + 1) == 0, "memory");
+    pthread_t ids[LANES_MAX];
+    struct lane lanes[LANES_MAX];
+    for (unsigned i = 0; i < count; i++) {
+        lanes[i] = (struct lane){.window = &window, .number = i};
+        must(pthread_create(&ids[i], NULL, lane_main, &lanes[i]) == 0, "a thread");
+    }
+    pthread_barrier_wait(&window.start);
+    uint64_t start_cpu_ns = cpu_ns();
+    pthread_barrier_wait(&window.start);
+    uint64_t used_ns = cpu_ns() - start_cpu_ns;
+    double per_second = 0;
+    uint64_t turns = 0;
+    for (unsigned i = 0; i < count; i++) {
+        pthread_join(ids[i], NULL);
+        must(lanes[i].completed == lanes[i].turns, "each event ended its operation");
+        turns += lanes[i].turns;
+        per_second += (double)lanes[i].turns * 1e9 / (double)lanes[i].elapsed_ns;
+    }
+    must(purg_size(window.purgatory) == 0, "nothing is left linked");
+    pthread_barrier_destroy(&window.start);
+    purg_destroy(window.purgatory);
+    printf("{\"ops_s\": %.0f, \"ns\": %.1f, \"cpu_ns\": %.1f}\n", per_second,
+           1e9 * count / per_second, (double)used_ns / (double)turns);
+}
