@@ -1,10 +1,13 @@
-/* actor.h - simulated clients: producers of four kinds, fetchers, and both on one connection.
+/* actor.h - simulated clients: producers of four kinds, fetchers with and without sessions, both on
+ * one connection, and one that deletes records and a topic.
  *
  * Place:      sim/broker; driven between steps of the world.
  * Invariants: [ACT-1] an idempotent producer has at most five batches in flight; its oldest one,
  * sent again after any loss, is answered with success or a retriable error, never with a sequence
  * error. [ACT-2] an empty fetch that waits is not answered before its time. [ACT-3] a fetch returns
- * whole batches without a gap from the one that holds its offset, all below the high watermark. */
+ * whole batches without a gap from the one that holds its offset, all below the high watermark.
+ *             [ACT-4] what nothing holds up is answered soon. [ACT-5] a deletion ends what waits for
+ *             the topic; a new topic of the name has nothing of the old one. */
 #ifndef BROKER_ACTOR_H
 #define BROKER_ACTOR_H
 
@@ -12,6 +15,7 @@
 #include "ghost.h"
 
 #define ACTOR_TOPIC "sim"
+#define ACTOR_VOLATILE "volatile" /* one partition; is deleted and created again and again */
 #define ACTOR_WINDOW 5
 
 enum actor_kind {
@@ -21,14 +25,22 @@ enum actor_kind {
     ACTOR_ZERO, /* acks=0 */
     ACTOR_FETCHER,
     ACTOR_MIXED, /* ACTOR_ALL, fetches and ApiVersions, pipelined on one connection */
+    ACTOR_SESSION, /* fetches all partitions of ACTOR_TOPIC in a session */
+    ACTOR_ADMIN, /* deletes records, and the volatile topic */
 };
+
+enum topic_state { TOPIC_GONE, TOPIC_CREATING, TOPIC_STABLE, TOPIC_DELETING };
 
 struct actor_world {
     struct sim *sim;
     struct sim_host *host;
     struct ghost *ghost;
     uint16_t port; /* 0: the broker is not there */
-    uint32_t partitions_count;
+    uint32_t partitions_count; /* of ACTOR_TOPIC; the volatile topic's one is behind them */
+    enum topic_state volatile_state; /* as the admin knows it */
+    uint32_t volatile_generation; /* rises with each change of it */
+    uint64_t volatile_gone_ns; /* when a deletion was last answered */
+    bool keeps_acks_one; /* the flush policy and the faults are such that acks=1 is a promise too */
     uint64_t pace_ms; /* between two sends of a client, at most */
     uint64_t patience_ns; /* how late an answer may be, for how often fibers are preempted */
     uint64_t troubled_ns; /* until when a fault made waiting longer than it should be */
@@ -37,6 +49,7 @@ struct actor_world {
 };
 
 struct actor_batch {
+    uint32_t partition;
     struct sim_record first;
     uint32_t count;
     int32_t base_sequence;
@@ -62,6 +75,10 @@ struct actor {
     size_t window_count;
     /* fetching */
     int64_t offset;
+    uint32_t offset_generation; /* of the volatile topic, that 'offset' is of */
+    int64_t session_offsets[PENDING_PARTS_MAX], session_sent[PENDING_PARTS_MAX];
+    int64_t session_max[PENDING_PARTS_MAX];
+    int32_t session_id, session_epoch;
     bool is_auditing; /* from 0 to the high watermark, then done */
     bool is_done;
     uint64_t answers;

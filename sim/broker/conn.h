@@ -18,7 +18,17 @@ enum {
     API_FETCH = 1,
     API_VERSIONS = 18,
     API_CREATE_TOPICS = 19,
+    API_DELETE_TOPICS = 20,
+    API_DELETE_RECORDS = 21,
     API_INIT_PID = 22
+};
+
+#define PENDING_PARTS_MAX 2
+
+struct pending_part { /* a partition that a fetch asks for */
+    uint32_t partition;
+    int64_t offset;
+    int64_t hw_known, start_known; /* when it was sent */
 };
 
 struct pending {
@@ -29,8 +39,10 @@ struct pending {
     uint32_t partition;
     struct sim_record first;
     uint32_t count;
-    int64_t offset;
-    int64_t hw_known;
+    int64_t offset; /* of DeleteRecords */
+    struct pending_part parts[PENDING_PARTS_MAX];
+    size_t parts_count;
+    uint32_t generation; /* of the topic that comes and goes */
     uint32_t wait_ms;
     bool was_head;
     bool is_first; /* no other request waited on the connection */

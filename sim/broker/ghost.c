@@ -20,6 +20,7 @@ struct ghost_partition {
     size_t capacity;
     int64_t end; /* of the slots in use */
     int64_t hw;
+    int64_t start, asked; /* by DeleteRecords */
 };
 
 struct ghost_producer {
@@ -205,6 +206,49 @@ void ghost_answered_hw(struct ghost *g, uint32_t partition, int64_t hw, int64_t 
     if (hw > p->hw) { p->hw = hw; }
 }
 
+void ghost_ask_start(struct ghost *g, uint32_t partition, int64_t offset)
+{
+    struct ghost_partition *p = ghost_partition(g, partition);
+    if (offset > p->asked) { p->asked = offset; }
+}
+
+void ghost_answered_start(struct ghost *g, uint32_t partition, int64_t start)
+{
+    struct ghost_partition *p = ghost_partition(g, partition);
+    CHECKF(start >= p->start && start <= p->asked,
+           "[GHO-7] partition %u starts at %" PRId64 "; told %" PRId64 ", asked %" PRId64,
+           partition, start, p->start, p->asked);
+    p->start = start;
+}
+
+void ghost_power_cut(struct ghost *g)
+{
+    for (uint32_t i = 0; i < g->partitions_count; i++) {
+        g->partitions[i].start = 0;
+    }
+}
+
+int64_t ghost_start(const struct ghost *g, uint32_t partition)
+{
+    return ghost_partition(g, partition)->start;
+}
+
+int64_t ghost_asked(const struct ghost *g, uint32_t partition)
+{
+    return ghost_partition(g, partition)->asked;
+}
+
+void ghost_forget(struct ghost *g, uint32_t partition)
+{
+    struct ghost_partition *p = ghost_partition(g, partition);
+    for (int64_t o = 0; o < p->end; o++) { /* they are somewhere, so nowhere else [GHO-3] */
+        struct sim_record r = p->slots[o].record;
+        if (p->slots[o].is_known) { g->producers[r.producer].partitions[r.number] = UINT32_MAX; }
+    }
+    if (p->capacity > 0) { memset(p->slots, 0, p->capacity * sizeof *p->slots); }
+    p->end = p->hw = p->start = p->asked = 0;
+}
+
 void ghost_allow_loss(struct ghost *g, uint32_t partition, int64_t from, int64_t to)
 {
     for (int64_t o = from; o < to; o++) {
@@ -232,7 +276,7 @@ void ghost_end_audit(const struct ghost *g)
     for (uint32_t i = 0; i < g->partitions_count; i++) {
         for (int64_t o = 0; o < g->partitions[i].end; o++) {
             const struct ghost_slot *s = &g->partitions[i].slots[o];
-            CHECKF(!s->is_known || s->is_audited || s->is_lost,
+            CHECKF(!s->is_known || s->is_audited || s->is_lost || o < g->partitions[i].asked,
                    "[GHO-1] partition %u offset %" PRId64 " (%u-%" PRIu64 ", %s) is gone", i, o,
                    s->record.producer, s->record.number, s->is_acked ? "acknowledged" : "read");
         }

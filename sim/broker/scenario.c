@@ -14,6 +14,11 @@
 #define LOG_DIR "d1/logs"
 #define PATIENCE_NS (120000 * SYS_MS)
 
+/* What a flush policy promises decides which faults a run may have. */
+enum policy { POLICY_GROUP, POLICY_WINDOW, POLICY_OS, POLICIES_COUNT };
+
+static const char *const policy_names[] = {"group", "window", "os"};
+
 enum fault {
     FAULT_CRASH,
     FAULT_KILL,
@@ -40,6 +45,8 @@ struct scenario {
     bool is_fault_on[FAULTS_COUNT];
     uint64_t next_fault_ns;
     uint64_t heal_ns; /* when a window of trouble ends; SYS_NEVER: none */
+    enum policy policy;
+    const char *trouble_disk; /* where a window of trouble is */
     bool must_restart; /* the directory is offline: only a power cut brings it back */
     struct scenario_result *out;
     /* Written by fibers of the process. */
@@ -59,6 +66,8 @@ static const char *const settings[][2] = {
     {"listeners", "PLAINTEXT://b1:9092"},
     {"num.network.threads", "2"},
     {"num.io.threads", "2"},
+    {"log.retention.check.interval.ms", "300"},
+    {"log.flush.offset.checkpoint.interval.ms", "500"},
 };
 
 static void broker_main(struct sys *sys, void *ctx)
@@ -71,6 +80,9 @@ static void broker_main(struct sys *sys, void *ctx)
         enum err e = config_set_put(set, slice_str(settings[i][0]), slice_str(settings[i][1]));
         CHECK(!e);
     }
+    enum err policy_err =
+        config_set_put(set, slice_str("log.flush.policy"), slice_str(policy_names[s->policy]));
+    CHECK(!policy_err);
     char message[BROKER_MESSAGE_SIZE];
     struct broker *b;
     enum err e = broker_start(
@@ -136,9 +148,11 @@ static void run_for(struct scenario *s, uint64_t ms)
     }
 }
 
+/* Only under group it may take what was not synced: the others promise nothing then. */
 static void power_cut(struct scenario *s, enum sim_keep keep)
 {
-    sim_crash(s->host, keep);
+    sim_crash(s->host, s->policy == POLICY_GROUP ? keep : SIM_KEEP_ALL);
+    ghost_power_cut(s->world.ghost);
     went_down(s);
     s->must_restart = false;
     s->out->crashes++;
@@ -146,7 +160,7 @@ static void power_cut(struct scenario *s, enum sim_keep keep)
 
 static struct sim_disk_faults *disk(struct scenario *s)
 {
-    return sim_disk_faults(s->host, "d1");
+    return sim_disk_faults(s->host, s->trouble_disk);
 }
 
 static void heal(struct scenario *s)
@@ -338,6 +352,7 @@ static void reset_some(struct scenario *s)
 static void inject(struct scenario *s, enum fault fault)
 {
     struct sim *sim = s->sim;
+    s->trouble_disk = sim_chance(sim, 200) ? "d0" : "d1";
     switch (fault) {
     case FAULT_CRASH:
     case FAULT_ROT:
@@ -356,7 +371,7 @@ static void inject(struct scenario *s, enum fault fault)
         start(s);
         break;
     case FAULT_FULL:
-        disk(s)->space_bytes = sim_disk_used(s->host, "d1") + sim_below(sim, 3000);
+        disk(s)->space_bytes = sim_disk_used(s->host, s->trouble_disk) + sim_below(sim, 3000);
         s->out->full_disks++;
         window(s, 500);
         break;
@@ -442,10 +457,12 @@ static void audit(struct scenario *s)
 {
     sim_note(s->sim, "audit");
     ghost_begin_audit(s->world.ghost);
-    for (uint32_t p = 0; p < PARTITIONS; p++) {
+    uint32_t count = PARTITIONS + (s->world.volatile_state == TOPIC_STABLE);
+    for (uint32_t p = 0; p < count; p++) {
         struct actor a;
         actor_init(&a, &s->world, ACTOR_FETCHER, 0);
         a.partition = p;
+        a.offset_generation = s->world.volatile_generation;
         a.is_auditing = true;
         uint64_t limit = sim_now_ns(s->sim) + PATIENCE_NS;
         while (!a.is_done) {
@@ -469,6 +486,8 @@ static void add_actors(struct scenario *s)
     for (size_t i = 0; i < COUNT_OF(kinds); i++) {
         actor_init(&s->actors[s->actors_count++], &s->world, kinds[i], (uint32_t)i);
     }
+    actor_init(&s->actors[s->actors_count++], &s->world, ACTOR_SESSION, 0);
+    actor_init(&s->actors[s->actors_count++], &s->world, ACTOR_ADMIN, 0);
     if (sim_chance(s->sim, 300)) {
         actor_init(&s->actors[s->actors_count++], &s->world, ACTOR_ZERO, COUNT_OF(kinds));
     }
@@ -498,16 +517,23 @@ void scenario_run(const struct scenario_options *options, struct scenario_result
     s->sim = world_of(options);
     s->host = sim_host_create(s->sim, "b1");
     s->heal_ns = SYS_NEVER;
+    s->trouble_disk = "d1";
+    s->policy =
+        sim_chance(s->sim, 600) ? POLICY_GROUP : (enum policy)sim_below(s->sim, POLICIES_COUNT);
     s->world = (struct actor_world){.sim = s->sim,
                                     .host = s->host,
                                     .partitions_count = PARTITIONS,
+                                    .keeps_acks_one = s->policy != POLICY_GROUP,
                                     .patience_ns = (30 + preempt_of(options->seed) / 3) * SYS_MS,
                                     .pace_ms = paces[sim_below(s->sim, COUNT_OF(paces))]};
-    s->world.ghost = ghost_create(s->sim, PARTITIONS);
-    disk(s)->space_bytes = UINT64_MAX;
+    s->world.ghost = ghost_create(s->sim, PARTITIONS + 1);
     disk(s)->cold_permille = sim_chance(s->sim, 500) ? 300 : 0;
     for (int i = 0; i < FAULTS_COUNT; i++) {
         s->is_fault_on[i] = sim_chance(s->sim, 600);
+    }
+    if (s->policy != POLICY_GROUP) {
+        /* What was written is kept, or nothing would be promised. */
+        s->is_fault_on[FAULT_SYNC_ERROR] = s->is_fault_on[FAULT_ROT] = false;
     }
     start(s);
     create_topic(s);
@@ -516,7 +542,8 @@ void scenario_run(const struct scenario_options *options, struct scenario_result
     drain(s);
     audit(s);
     stop(s);
-    power_cut(s, SIM_KEEP_NOTHING);
+    sim_crash(s->host, SIM_KEEP_NOTHING); /* after a stop under each policy */
+    went_down(s);
     start(s);
     run_for(s, 10);
     audit(s);

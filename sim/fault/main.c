@@ -64,9 +64,12 @@ struct run {
 /* ---- on fibers ---- */
 
 static const char *const settings[][2] = {
-    {"node.id", "1"},           {"log.dirs", "d1/logs"},
-    {"metadata.log.dir", "d0"}, {"listeners", "PLAINTEXT://b1:9092"},
-    {"num.network.threads", "1"}, {"num.io.threads", "1"},
+    {"node.id", "1"},
+    {"log.dirs", "d1/logs"},
+    {"metadata.log.dir", "d0"},
+    {"listeners", "PLAINTEXT://b1:9092"},
+    {"num.network.threads", "1"},
+    {"num.io.threads", "1"},
 };
 
 static void broker_main(struct sys *sys, void *ctx)
@@ -166,8 +169,8 @@ static void stop(struct run *r)
     conn_close(&r->conn);
     atomic_store(&r->is_stopped, 0);
     sim_call(r->host, broker_end, r, &r->is_stopped);
-    bool is_stopped = sys_wait_flag(sim_sys(r->host), &r->is_stopped,
-                                    sim_now_ns(r->sim) + WAIT_MAX_NS);
+    bool is_stopped =
+        sys_wait_flag(sim_sys(r->host), &r->is_stopped, sim_now_ns(r->sim) + WAIT_MAX_NS);
     CHECKF(is_stopped, "the broker does not stop");
     leaves_nothing(r, "a stop"); /* [FLT-4] */
     sim_kill(r->host);
