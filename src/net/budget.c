@@ -22,23 +22,35 @@ void net_budget_fini(struct net_budget *b)
     sys_mutex_fini(&b->lock);
 }
 
-static bool net_budget_try(struct net_budget *b, size_t size)
+static bool net_budget_try(struct net_budget *b, size_t size, uint64_t max)
 {
     uint64_t used = atomic_load(&b->used);
     do {
-        if (used && (used > b->max || size > b->max - used)) { return false; }
+        if (used && (used > max || size > max - used)) { return false; }
     } while (!atomic_compare_exchange_weak(&b->used, &used, used + size));
     return true;
+}
+
+bool net_budget_take_whole(struct net_budget *b, size_t size)
+{
+    return size <= NET_BUDGET_SMALL && net_budget_try(b, size, b->max);
+}
+
+static uint64_t net_budget_line_max(const struct net_budget *b)
+{
+    return b->max - b->max / 8;
 }
 
 bool net_budget_take(struct net_budget *b, struct net_waiter *w, size_t size)
 {
     DCHECK(w->state == NET_WAITER_NONE);
-    if (atomic_load(&b->waiters_count) == 0 && net_budget_try(b, size)) { return true; }
+    if (atomic_load(&b->waiters_count) == 0 && net_budget_try(b, size, net_budget_line_max(b))) {
+        return true;
+    }
     sys_mutex_lock(&b->lock);
     bool first = list_is_empty(&b->waiters);
     atomic_fetch_add(&b->waiters_count, 1);
-    if (first && net_budget_try(b, size)) {
+    if (first && net_budget_try(b, size, net_budget_line_max(b))) {
         atomic_fetch_sub(&b->waiters_count, 1);
         sys_mutex_unlock(&b->lock);
         return true;
@@ -55,7 +67,7 @@ static void net_budget_grant(struct net_budget *b, struct list *granted) HOLDS(b
 {
     while (!list_is_empty(&b->waiters)) {
         struct net_waiter *w = LIST_ENTRY(b->waiters.next, struct net_waiter, link);
-        if (!net_budget_try(b, w->size)) { return; }
+        if (!net_budget_try(b, w->size, net_budget_line_max(b))) { return; }
         list_remove(&w->link);
         w->state = NET_WAITER_GRANTED;
         atomic_fetch_sub(&b->waiters_count, 1);

@@ -11,8 +11,9 @@
  * Failure:    a connection that cannot be opened is closed. */
 #include "net/net_int.h"
 
-#define NET_PARTIAL_FREE_BYTES ((size_t)1 << 20)
-#define NET_PARTIAL_STEP_BYTES ((size_t)64 << 10)
+#define NET_PARTIAL_STEP_BYTES ((size_t)64 << 10) /* that came give a frame one second more */
+#define NET_PARTIAL_HURRY_MS 2000 /* a frame's time while others wait for memory */
+#define NET_PARTIAL_LOOK_MS 500
 
 /* ---- facts for api ---- */
 
@@ -48,14 +49,24 @@ static uint64_t net_idle_deadline(const struct net_conn *c)
     return net_after_ms(c->active_ns, cfg->idle_max_ms);
 }
 
+/* What was declared gives no time, what came does: memory is not held for who sends nothing. */
 static uint64_t net_partial_deadline(const struct net_conn *c)
 {
     if (!c->partial_ns || c->stalls) { return SYS_NEVER; }
     uint64_t ms = c->processor->net->config.partial_max_ms;
-    if (c->partial_known && c->frame_size > NET_PARTIAL_FREE_BYTES) {
-        ms += (c->frame_size - NET_PARTIAL_FREE_BYTES) / NET_PARTIAL_STEP_BYTES * 1000;
-    }
+    bool is_wanted = c->partial_known && atomic_load(&c->processor->plane->budget.waiters_count);
+    if (is_wanted && ms > NET_PARTIAL_HURRY_MS) { ms = NET_PARTIAL_HURRY_MS; }
+    ms += net_conn_input_size(c) / NET_PARTIAL_STEP_BYTES * 1000;
     return net_after_ms(c->partial_ns, ms);
+}
+
+/* When to look next: others may begin to wait for this frame's memory at any time. */
+static uint64_t net_partial_look(const struct net_conn *c)
+{
+    uint64_t deadline = net_partial_deadline(c);
+    if (deadline == SYS_NEVER || !c->partial_known) { return deadline; }
+    uint64_t look = net_after_ms(c->processor->now_ns, NET_PARTIAL_LOOK_MS);
+    return look < deadline ? look : deadline;
 }
 
 static uint64_t net_stalled_deadline(const struct net_conn *c)
@@ -71,7 +82,7 @@ static uint64_t net_min(uint64_t a, uint64_t b)
 
 void net_conn_arm(struct net_conn *c)
 {
-    uint64_t at = net_min(net_partial_deadline(c), net_stalled_deadline(c));
+    uint64_t at = net_min(net_partial_look(c), net_stalled_deadline(c));
     if (c->stalls & NET_STALL_THROTTLED) { at = net_min(at, c->throttled_until_ns); }
     uint64_t idle = net_idle_deadline(c);
     /* A busy connection may become idle without another look: wake at the earliest possible time.

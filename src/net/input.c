@@ -15,15 +15,10 @@
          */
 #define NET_GROW_FIRST ((size_t)68 << 10)
 
-static size_t net_in_have(const struct net_conn *c)
-{
-    return c->in_end - c->in_pos;
-}
-
 /* What the buffer must hold from in_pos on: the rest of the frame, as far as growth allows. */
 static size_t net_in_target(const struct net_conn *c)
 {
-    size_t have = net_in_have(c);
+    size_t have = net_conn_input_size(c);
     size_t need = c->partial_known ? 4 + c->frame_size : have + net_buf_class_size(c->in_class);
     size_t grown = have * 4 > NET_GROW_FIRST ? have * 4 : NET_GROW_FIRST;
     return need < grown ? need : grown;
@@ -32,7 +27,7 @@ static size_t net_in_target(const struct net_conn *c)
 static enum err net_in_replace(struct net_conn *c, size_t target)
 {
     struct net_processor *p = c->processor;
-    size_t have = net_in_have(c);
+    size_t have = net_conn_input_size(c);
     if (c->in->class_index >= NET_BUF_CLASSES - 1 && c->in->refs == 1 && c->in_pos == 0) {
         /* Large and nobody else's: the heap can move pages instead of bytes. */
         struct net_buf *b = mem_realloc(c->in, sizeof *b + target);
@@ -61,7 +56,7 @@ static enum err net_in_make_room(struct net_conn *c)
         c->in_pos = c->in_end = 0;
         return c->in ? ERR_OK : ERR_NOMEM;
     }
-    size_t have = net_in_have(c);
+    size_t have = net_conn_input_size(c);
     size_t target = net_in_target(c);
     size_t room = c->in->cap - c->in_end;
     bool fits = c->in->cap - c->in_pos >= target;
@@ -77,7 +72,7 @@ static enum err net_in_make_room(struct net_conn *c)
 
 static void net_in_release(struct net_conn *c)
 {
-    if (!c->in || net_in_have(c) > 0) { return; }
+    if (!c->in || net_conn_input_size(c) > 0) { return; }
     net_buf_unref(c->processor, c->in);
     c->in = NULL;
     c->in_pos = c->in_end = 0;
@@ -89,7 +84,7 @@ static void net_conn_bad_frame(struct net_conn *c)
     struct net_processor *p = c->processor;
     if (c->run) { return; }
     const uint8_t *at = c->in->at + c->in_pos;
-    const char *what = net_frame_foreign(at, net_in_have(c));
+    const char *what = net_frame_foreign(at, net_conn_input_size(c));
     uint32_t be;
     memcpy(&be, at, sizeof be);
     uint64_t suppressed;
@@ -138,9 +133,10 @@ static enum err net_conn_take_frame(struct net_conn *c)
  * the connection is closed. */
 static bool net_conn_next_frame(struct net_conn *c)
 {
-    size_t have = net_in_have(c);
+    size_t have = net_conn_input_size(c);
     if (!c->partial_known) {
         if (!c->in || have == 0) { return false; }
+        struct net_budget *budget = &c->processor->plane->budget;
         struct net_processor *p = c->processor;
         switch (net_frame_size(c->in->at + c->in_pos, have, p->net->config.frame_bytes_max,
                                &c->frame_size)) {
@@ -152,7 +148,9 @@ static bool net_conn_next_frame(struct net_conn *c)
         case NET_FRAME_OK:
             break;
         }
-        if (!net_budget_take(&p->plane->budget, &c->memory, c->frame_size)) {
+        bool is_whole = have - 4 >= c->frame_size;
+        if (!(is_whole && net_budget_take_whole(budget, c->frame_size)) &&
+            !net_budget_take(budget, &c->memory, c->frame_size)) {
             net_tally_add(&p->tally, NET_COUNT_MEMORY_WAITS, 1);
             net_conn_stall(c, NET_STALL_MEMORY);
             return false;

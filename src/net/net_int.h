@@ -103,7 +103,10 @@ struct net_waiter {
 };
 
 /* A frame may always be taken when nothing else is reserved, so that one that is larger than the
- * whole budget does not wait for ever. First come, first served. */
+ * whole budget does not wait for ever. First come, first served; an eighth is kept for small frames
+ * that are there whole and become requests at once: those who hold the rest for frames that do not
+ * come cannot lock others out. */
+#define NET_BUDGET_SMALL ((size_t)16 << 10)
 struct net_budget {
     _Atomic uint64_t used;
     uint64_t max;
@@ -114,6 +117,8 @@ struct net_budget {
 
 void net_budget_init(struct net_budget *b, uint64_t max);
 void net_budget_fini(struct net_budget *b);
+/* Without waiting, for a frame of at most NET_BUDGET_SMALL that is there whole. */
+bool net_budget_take_whole(struct net_budget *b, size_t size);
 /* True: reserved. False: in line; the grant comes as NET_MSG_MEMORY to the waiter's processor. */
 bool net_budget_take(struct net_budget *b, struct net_waiter *w, size_t size);
 /* Gives size back and grants heads of the line. */
@@ -450,6 +455,12 @@ void net_conn_on_event(struct net_conn *c, unsigned ready);
 void net_conn_on_memory(struct net_conn *c);
 
 /* ---- input (input.c) ---- */
+
+/* Bytes that are received and not split. */
+static inline size_t net_conn_input_size(const struct net_conn *c)
+{
+    return c->in_end - c->in_pos;
+}
 
 void net_conn_read(struct net_conn *c);
 /* Splits buffered frames into requests and queues the connection if there are any. */

@@ -98,11 +98,29 @@ static void test_leaving_the_line_lets_the_next_one_in(void **state)
     struct net_waiter a = waiter(&t), b = waiter(&t), c = waiter(&t);
     assert_true(net_budget_take(&t.b, &a, 60));
     assert_false(net_budget_take(&t.b, &b, 90));
-    assert_false(net_budget_take(&t.b, &c, 40));
+    assert_false(net_budget_take(&t.b, &c, 25));
     assert_true(net_budget_leave(&t.b, &b));
     assert_ptr_equal(granted(&t), &c);
     assert_false(net_budget_leave(&t.b, &c)); /* the grant is on its way */
-    net_budget_give(&t.b, 100);
+    net_budget_give(&t.b, 85);
+    stop(&t);
+}
+
+static void test_small_whole_frames_do_not_wait_behind_those_that_do_not_come(void **state)
+{
+    (void)state;
+    struct post t;
+    start(&t, 80 << 10);
+    struct net_waiter a = waiter(&t), b = waiter(&t);
+    assert_true(net_budget_take(&t.b, &a, 70 << 10));
+    assert_false(net_budget_take(&t.b, &b, 1)); /* the last eighth is not for the line */
+    assert_true(net_budget_take_whole(&t.b, 8 << 10));
+    assert_false(net_budget_take_whole(&t.b, 4 << 10)); /* the bound holds */
+    net_budget_give(&t.b, 8 << 10);
+    assert_false(net_budget_take_whole(&t.b, NET_BUDGET_SMALL + 1));
+    net_budget_give(&t.b, 70 << 10);
+    assert_ptr_equal(granted(&t), &b);
+    net_budget_give(&t.b, 1);
     stop(&t);
 }
 
@@ -141,6 +159,7 @@ int main(void)
         cmocka_unit_test(test_what_fits_is_taken_and_the_rest_waits_its_turn),
         cmocka_unit_test(test_a_frame_larger_than_all_is_taken_alone),
         cmocka_unit_test(test_leaving_the_line_lets_the_next_one_in),
+        cmocka_unit_test(test_small_whole_frames_do_not_wait_behind_those_that_do_not_come),
         cmocka_unit_test(test_addresses_and_totals_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
