@@ -113,16 +113,24 @@ static void refuse(struct alteration *r, enum kafka_error error, const char *mes
     r->message = message;
 }
 
-static void check_resource(struct api_call *call, struct alterations *c, size_t index)
+/* Each resource that stands twice is refused wherever it stands. False without memory. */
+static bool refuse_repeated(struct alterations *c, struct arena *a)
 {
-    struct alteration *r = &c->resources[index];
-    char id[16];
-    for (size_t i = 0; i < index; i++) {
-        if (c->resources[i].type == r->type && slice_eq(c->resources[i].name, r->name)) {
-            refuse(r, KAFKA_INVALID_REQUEST, "Each resource must appear at most once.");
-            refuse(&c->resources[i], KAFKA_INVALID_REQUEST, r->message);
-        }
+    struct api_key *keys = api_keys(a, c->count);
+    for (size_t i = 0; keys && i < c->count; i++) {
+        keys[i] = (struct api_key){c->resources[i].name, 256 + c->resources[i].type};
     }
+    const struct api_place *places = keys ? api_places(a, keys, c->count) : NULL;
+    for (size_t i = 0; places && i < c->count; i++) {
+        if (!places[i].is_repeated) { continue; }
+        refuse(&c->resources[i], KAFKA_INVALID_REQUEST, "Each resource must appear at most once.");
+    }
+    return places != NULL;
+}
+
+static void check_resource(struct api_call *call, struct alteration *r)
+{
+    char id[16];
     if (r->error) { return; }
     snprintf(id, sizeof id, "%" PRId32, call->api->options.node_id);
     if (r->type == META_RESOURCE_TOPIC) {
@@ -208,17 +216,9 @@ static enum net_verdict alter_submit(struct api_call *call, struct alterations *
                                      bool is_dry_run)
 {
     struct api_reply reply = api_reply_of(call);
-    /* A later duplicate refuses an earlier resource too: its mutation must not be carried out. */
-    size_t kept = 0;
-    for (size_t i = 0; i < c->count; i++) {
-        if (c->resources[i].error) { continue; }
-        mutations[kept] = mutations[c->resources[i].mutation];
-        c->resources[i].mutation = kept++;
-    }
-    CHECK(kept <= count);
-    if (kept == 0) { return alter_answer(call->api, &reply, c, mutations, 0, false); }
+    if (count == 0) { return alter_answer(call->api, &reply, c, mutations, 0, false); }
     return api_submit(call, &(struct api_submit){.mutations = mutations,
-                                                 .count = kept,
+                                                 .count = count,
                                                  .is_dry_run = is_dry_run,
                                                  .timeout_ms = ALTER_TIMEOUT_MS,
                                                  .done = alter_answer,
@@ -246,11 +246,14 @@ enum net_verdict api_alter_configs(struct api_call *call)
     struct controller_mutation *mutations;
     if (!API_DECODE(call, alter_configs_request, &q)) { return NET_CLOSE; }
     struct alterations *c = alterations_make(a, q.resources_count, &mutations);
-    size_t count = 0;
     for (size_t i = 0; c && i < c->count; i++) {
+        c->resources[i].type = q.resources[i].resource_type;
+        c->resources[i].name = q.resources[i].resource_name;
+    }
+    if (!c || !refuse_repeated(c, a)) { return NET_CLOSE; }
+    size_t count = 0;
+    for (size_t i = 0; i < c->count; i++) {
         const struct alter_configs_request_alter_configs_resource *r = &q.resources[i];
-        c->resources[i].type = r->resource_type;
-        c->resources[i].name = r->resource_name;
         a->limit += r->configs_count * sizeof(struct controller_config);
         struct controller_config *configs = arena_array(a, r->configs_count, sizeof *configs);
         if (!configs) { return NET_CLOSE; }
@@ -258,11 +261,11 @@ enum net_verdict api_alter_configs(struct api_call *call)
             configs[k] = (struct controller_config){r->configs[k].name, r->configs[k].value,
                                                     CONTROLLER_CONFIG_SET};
         }
-        check_resource(call, c, i);
+        check_resource(call, &c->resources[i]);
         check_keys(&c->resources[i], configs, r->configs_count, a);
         add_mutation(c, i, mutations, &count, configs, r->configs_count, true);
     }
-    return c ? alter_submit(call, c, mutations, count, q.validate_only) : NET_CLOSE;
+    return alter_submit(call, c, mutations, count, q.validate_only);
 }
 
 enum net_verdict api_incremental_alter_configs(struct api_call *call)
@@ -272,15 +275,18 @@ enum net_verdict api_incremental_alter_configs(struct api_call *call)
     struct controller_mutation *mutations;
     if (!API_DECODE(call, incremental_alter_configs_request, &q)) { return NET_CLOSE; }
     struct alterations *c = alterations_make(a, q.resources_count, &mutations);
-    size_t count = 0;
     for (size_t i = 0; c && i < c->count; i++) {
+        c->resources[i].type = q.resources[i].resource_type;
+        c->resources[i].name = q.resources[i].resource_name;
+    }
+    if (!c || !refuse_repeated(c, a)) { return NET_CLOSE; }
+    size_t count = 0;
+    for (size_t i = 0; i < c->count; i++) {
         const struct incremental_alter_configs_request_alter_configs_resource *r = &q.resources[i];
-        c->resources[i].type = r->resource_type;
-        c->resources[i].name = r->resource_name;
         a->limit += r->configs_count * sizeof(struct controller_config);
         struct controller_config *configs = arena_array(a, r->configs_count, sizeof *configs);
         if (!configs) { return NET_CLOSE; }
-        check_resource(call, c, i);
+        check_resource(call, &c->resources[i]);
         for (size_t k = 0; k < r->configs_count; k++) {
             int8_t op = r->configs[k].config_operation;
             if (op < CONTROLLER_CONFIG_SET || op > CONTROLLER_CONFIG_SUBTRACT) {
@@ -293,5 +299,5 @@ enum net_verdict api_incremental_alter_configs(struct api_call *call)
         check_keys(&c->resources[i], configs, r->configs_count, a);
         add_mutation(c, i, mutations, &count, configs, r->configs_count, false);
     }
-    return c ? alter_submit(call, c, mutations, count, q.validate_only) : NET_CLOSE;
+    return alter_submit(call, c, mutations, count, q.validate_only);
 }

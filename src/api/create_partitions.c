@@ -79,16 +79,14 @@ static void check_assignments(struct api_call *call, struct more_partitions *t,
     }
 }
 
-static void check_topic(struct api_call *call, const struct create_partitions_request *q,
-                        size_t index, struct more_partitions *t, struct controller_mutation *m)
+static void check_topic(struct api_call *call,
+                        const struct create_partitions_request_create_partitions_topic *asked,
+                        bool is_repeated, struct more_partitions *t, struct controller_mutation *m)
 {
-    const struct create_partitions_request_create_partitions_topic *asked = &q->topics[index];
     t->name = asked->name;
-    for (size_t i = 0; i < q->topics_count; i++) {
-        if (i != index && slice_eq(q->topics[i].name, asked->name)) {
-            refuse(t, KAFKA_INVALID_REQUEST, "Duplicate topic name.");
-            return;
-        }
+    if (is_repeated) {
+        refuse(t, KAFKA_INVALID_REQUEST, "Duplicate topic name.");
+        return;
     }
     const struct meta_topic *topic = meta_topic(call->image, asked->name);
     if (!topic) {
@@ -126,10 +124,18 @@ enum net_verdict api_create_partitions(struct api_call *call)
     a->limit += c->count * (sizeof *c->topics + sizeof(struct controller_mutation) + 128);
     c->topics = arena_array(a, c->count, sizeof *c->topics);
     struct controller_mutation *mutations = arena_array(a, c->count, sizeof *mutations);
-    if (!c->topics || !mutations || c->count > CONTROLLER_MUTATIONS_MAX) { return NET_CLOSE; }
+    struct api_key *names = api_keys(a, c->count);
+    if (!c->topics || !mutations || !names || c->count > CONTROLLER_MUTATIONS_MAX) {
+        return NET_CLOSE;
+    }
+    for (size_t i = 0; i < c->count; i++) {
+        names[i] = (struct api_key){q.topics[i].name, 1};
+    }
+    const struct api_place *places = api_places(a, names, c->count);
+    if (!places) { return NET_CLOSE; }
     size_t count = 0;
     for (size_t i = 0; i < c->count; i++) {
-        check_topic(call, &q, i, &c->topics[i], &mutations[count]);
+        check_topic(call, &q.topics[i], places[i].is_repeated, &c->topics[i], &mutations[count]);
         c->topics[i].mutation = count;
         count += !c->topics[i].error;
     }

@@ -34,23 +34,10 @@ static void refuse(struct create_topic *t, enum kafka_error error, const char *m
 
 /* ---- checks ---- */
 
-/* A name that stands twice is answered once. */
-static bool is_asked_before(const struct create_topics *c, size_t index)
-{
-    for (size_t i = 0; i < index; i++) {
-        if (slice_eq(c->request.topics[i].name, c->request.topics[index].name)) { return true; }
-    }
-    return false;
-}
-
-static void check_name(struct create_topics *c, struct create_topic *t, struct arena *a)
+static void check_name(struct create_topic *t, bool is_repeated, struct arena *a)
 {
     char text[64];
-    size_t same = 0;
-    for (size_t i = 0; i < c->request.topics_count; i++) {
-        same += slice_eq(c->request.topics[i].name, t->asked->name);
-    }
-    if (same > 1) {
+    if (is_repeated) {
         refuse(t, KAFKA_INVALID_REQUEST, "Duplicate topic name.");
     } else if (!log_topic_name_is_valid(t->asked->name)) {
         refuse(t, KAFKA_INVALID_TOPIC,
@@ -162,12 +149,13 @@ static void check_configs(struct create_topic *t, struct controller_mutation *m,
     m->configs_count = count;
 }
 
-static void check_topic(struct api_call *call, struct create_topics *c, struct create_topic *t)
+static void check_topic(struct api_call *call, struct create_topics *c, struct create_topic *t,
+                        bool is_repeated)
 {
     struct arena *a = call->req->arena;
     struct controller_mutation *m = &c->mutations[c->mutations_count];
     *m = (struct controller_mutation){.kind = CONTROLLER_CREATE_TOPIC, .name = t->asked->name};
-    check_name(c, t, a);
+    check_name(t, is_repeated, a);
     if (!t->error && meta_topic(call->image, t->asked->name)) {
         char name[300];
         refuse(t, KAFKA_TOPIC_ALREADY_EXISTS,
@@ -290,12 +278,18 @@ enum net_verdict api_create_topics(struct api_call *call)
     a->limit += asked * (sizeof *c->topics + sizeof *c->mutations + CONFIG_MESSAGE_SIZE) + 65536;
     c->topics = arena_array(a, asked, sizeof *c->topics);
     c->mutations = arena_array(a, asked + 1, sizeof *c->mutations);
-    if (!c->topics || !c->mutations) { return NET_CLOSE; }
+    struct api_key *names = api_keys(a, asked);
+    if (!c->topics || !c->mutations || !names) { return NET_CLOSE; }
     for (size_t i = 0; i < asked; i++) {
-        if (is_asked_before(c, i)) { continue; }
+        names[i] = (struct api_key){c->request.topics[i].name, 1};
+    }
+    const struct api_place *places = api_places(a, names, asked);
+    if (!places) { return NET_CLOSE; }
+    for (size_t i = 0; i < asked; i++) {
+        if (places[i].first != i) { continue; } /* a name that stands twice is answered once */
         struct create_topic *t = &c->topics[c->count++];
         t->asked = &c->request.topics[i];
-        check_topic(call, c, t);
+        check_topic(call, c, t, places[i].is_repeated);
     }
     struct api_reply reply = api_reply_of(call);
     if (c->mutations_count == 0) {

@@ -54,9 +54,8 @@ static enum net_verdict delete_answer(struct api *api, const struct api_reply *r
 }
 
 /* Finds the topic and what is wrong with asking for it. */
-static void check_topic(struct api_call *call, struct delete_topics *d, size_t index)
+static void check_topic(struct api_call *call, struct delete_topic *t)
 {
-    struct delete_topic *t = &d->topics[index];
     bool by_id = !uuid_is_zero(t->id);
     if (by_id == !slice_is_null(t->name)) {
         t->error = KAFKA_INVALID_REQUEST;
@@ -71,18 +70,31 @@ static void check_topic(struct api_call *call, struct delete_topics *d, size_t i
     }
     t->name = slice_str(topic->name);
     t->id = topic->id;
-    for (size_t i = 0; i < index; i++) {
-        if (!uuid_eq(d->topics[i].id, t->id)) { continue; }
-        t->is_repeated = true;
-        t->error = d->topics[i].error = KAFKA_INVALID_REQUEST;
-        t->message = d->topics[i].message = "Duplicate topic.";
-    }
 }
 
-static size_t take_topics(struct api_call *call, const struct delete_topics_request *q,
-                          struct delete_topics *d, struct controller_mutation *mutations)
+/* A topic that stands twice, by name or id, is answered once. False without memory. */
+static bool refuse_repeated(struct delete_topics *d, struct arena *a)
 {
-    size_t count = 0;
+    struct api_key *ids = api_keys(a, d->count);
+    for (size_t i = 0; ids && i < d->count; i++) {
+        struct delete_topic *t = &d->topics[i];
+        if (!t->error) { ids[i] = (struct api_key){slice_of(t->id.b, sizeof t->id.b), 1}; }
+    }
+    const struct api_place *places = ids ? api_places(a, ids, d->count) : NULL;
+    for (size_t i = 0; places && i < d->count; i++) {
+        if (!places[i].is_repeated) { continue; }
+        d->topics[i].is_repeated = places[i].first != i;
+        d->topics[i].error = KAFKA_INVALID_REQUEST;
+        d->topics[i].message = "Duplicate topic.";
+    }
+    return places != NULL;
+}
+
+/* False without memory. */
+static bool take_topics(struct api_call *call, const struct delete_topics_request *q,
+                        struct delete_topics *d, struct controller_mutation *mutations,
+                        size_t *count)
+{
     struct config_scope scope = api_scope(call->api, call->image);
     bool is_enabled = config_broker_bool(&scope, "delete.topic.enable");
     for (size_t i = 0; i < d->count; i++) {
@@ -90,20 +102,22 @@ static size_t take_topics(struct api_call *call, const struct delete_topics_requ
         t->name = call->version >= 6 ? q->topics[i].name : q->topic_names[i];
         if (call->version >= 6) { t->id = q->topics[i].topic_id; }
         if (is_enabled) {
-            check_topic(call, d, i);
+            check_topic(call, t);
         } else {
             t->error = call->version >= 3 ? KAFKA_TOPIC_DELETION_DISABLED : KAFKA_INVALID_REQUEST;
             t->message = "Topic deletion is disabled.";
         }
     }
-    for (size_t i = 0; i < d->count && count < CONTROLLER_MUTATIONS_MAX; i++) {
+    if (!refuse_repeated(d, call->req->arena)) { return false; }
+    *count = 0;
+    for (size_t i = 0; i < d->count; i++) {
         struct delete_topic *t = &d->topics[i];
         if (t->error) { continue; }
-        t->mutation = count;
-        mutations[count++] =
+        t->mutation = *count;
+        mutations[(*count)++] =
             (struct controller_mutation){.kind = CONTROLLER_DELETE_TOPIC, .id = t->id};
     }
-    return count;
+    return true;
 }
 
 enum net_verdict api_delete_topics(struct api_call *call)
@@ -117,7 +131,8 @@ enum net_verdict api_delete_topics(struct api_call *call)
     d->topics = arena_array(a, d->count, sizeof *d->topics);
     struct controller_mutation *mutations = arena_array(a, d->count, sizeof *mutations);
     if (!d->topics || !mutations || d->count > CONTROLLER_MUTATIONS_MAX) { return NET_CLOSE; }
-    size_t count = take_topics(call, &q, d, mutations);
+    size_t count;
+    if (!take_topics(call, &q, d, mutations, &count)) { return NET_CLOSE; }
     /* Names of the image are borrowed while it lives; the answer may come later. */
     for (size_t i = 0; i < d->count; i++) {
         if (slice_is_null(d->topics[i].name)) { continue; }

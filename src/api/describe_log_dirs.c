@@ -14,30 +14,60 @@ struct dir_row {
     int32_t partition;
 };
 
+/* A partition that is asked for. */
+struct dir_asked {
+    struct slice topic;
+    int32_t partition;
+};
+
 struct dir_walk {
-    const struct describe_log_dirs_request *q;
+    const struct dir_asked *asked; /* in order; NULL: all */
+    size_t asked_count;
     struct arena *arena;
     struct dir_row *rows;
     size_t count, max;
     bool has_failed;
 };
 
-static bool is_asked(const struct describe_log_dirs_request *q, const struct log *log)
+static int asked_order(const void *a, const void *b)
+{
+    const struct dir_asked *x = a, *y = b;
+    int by_topic = slice_cmp(x->topic, y->topic);
+    return by_topic ? by_topic : (x->partition > y->partition) - (x->partition < y->partition);
+}
+
+/* What is asked for, in order, into w. False without memory. */
+static bool take_asked(struct dir_walk *w, const struct describe_log_dirs_request *q)
 {
     if (q->topics == NULL) { return true; }
+    size_t count = 0;
     for (size_t i = 0; i < q->topics_count; i++) {
-        if (!slice_eq_str(q->topics[i].topic, log_topic(log))) { continue; }
+        count += q->topics[i].partitions_count;
+    }
+    w->arena->limit += count * sizeof *w->asked + 64;
+    struct dir_asked *all = arena_array(w->arena, count, sizeof *all);
+    if (!all) { return false; }
+    for (size_t i = 0; i < q->topics_count; i++) {
         for (size_t k = 0; k < q->topics[i].partitions_count; k++) {
-            if (q->topics[i].partitions[k] == log_partition(log)) { return true; }
+            all[w->asked_count++] =
+                (struct dir_asked){q->topics[i].topic, q->topics[i].partitions[k]};
         }
     }
-    return false;
+    qsort(all, count, sizeof *all, asked_order);
+    w->asked = all;
+    return true;
+}
+
+static bool is_asked(const struct dir_walk *w, const struct log *log)
+{
+    struct dir_asked one = {slice_str(log_topic(log)), log_partition(log)};
+    return !w->asked || bsearch(&one, w->asked, w->asked_count, sizeof one, asked_order) != NULL;
 }
 
 static void add_log(void *ctx, struct log *log)
 {
     struct dir_walk *w = ctx;
-    if (w->has_failed || w->count == w->max || !is_asked(w->q, log)) { return; }
+    if (w->has_failed || w->count == w->max || !is_asked(w, log)) { return; }
     size_t size = strlen(log_topic(log));
     w->arena->limit += size + 64;
     const char *topic = arena_strndup(w->arena, log_topic(log), size);
@@ -76,12 +106,10 @@ static bool group_rows(struct dir_walk *w,
     return true;
 }
 
-static bool describe_dir(struct api_call *call, const struct describe_log_dirs_request *q,
-                         struct logdir *dir,
+static bool describe_dir(struct api_call *call, struct dir_walk w, struct logdir *dir,
                          struct describe_log_dirs_response_describe_log_dirs_result *out)
 {
     struct sys *sys = call->api->options.sys;
-    struct dir_walk w = {.q = q, .arena = call->req->arena};
     uint64_t free_bytes, total;
     describe_log_dirs_response_describe_log_dirs_result_init(out);
     out->log_dir = slice_str(logdir_path(dir));
@@ -114,8 +142,10 @@ enum net_verdict api_describe_log_dirs(struct api_call *call)
     m.results = arena_array(a, count, sizeof *m.results);
     if (!m.results) { return NET_CLOSE; }
     m.results_count = count;
+    struct dir_walk w = {.arena = a};
+    if (!take_asked(&w, &q)) { return NET_CLOSE; }
     for (size_t i = 0; i < count; i++) {
-        if (!describe_dir(call, &q, replica_dir(call->api->options.replicas, i), &m.results[i])) {
+        if (!describe_dir(call, w, replica_dir(call->api->options.replicas, i), &m.results[i])) {
             return NET_CLOSE;
         }
     }

@@ -90,15 +90,25 @@ static bool add_each_topic(void *ctx, const struct meta_topic *topic)
     return !w->has_failed;
 }
 
-static bool is_asked_before(const struct metadata_request *q, size_t index)
+/* The request, and where each of its topics stands first: later ones are not answered again. */
+struct asked_topics {
+    struct metadata_request request;
+    const struct api_place *places;
+};
+
+static bool find_places(struct asked_topics *asked, struct arena *a)
 {
-    const struct metadata_request_metadata_request_topic *t = &q->topics[index];
-    for (size_t i = 0; i < index; i++) {
-        if (slice_eq(q->topics[i].name, t->name) && uuid_eq(q->topics[i].topic_id, t->topic_id)) {
-            return true;
-        }
+    const struct metadata_request *q = &asked->request;
+    struct api_key *keys = api_keys(a, q->topics_count);
+    if (!keys) { return false; }
+    for (size_t i = 0; i < q->topics_count; i++) {
+        const struct metadata_request_metadata_request_topic *t = &q->topics[i];
+        bool by_id = !uuid_is_zero(t->topic_id);
+        keys[i].text = by_id ? slice_of(t->topic_id.b, sizeof t->topic_id.b) : t->name;
+        keys[i].kind = by_id ? 1 : 2;
     }
-    return false;
+    asked->places = api_places(a, keys, q->topics_count);
+    return asked->places != NULL;
 }
 
 static void add_unknown(struct metadata_response *m,
@@ -112,13 +122,13 @@ static void add_unknown(struct metadata_response *m,
     t->topic_id = asked->topic_id;
 }
 
-static bool add_asked_topics(struct topics_walk *w, const struct metadata_request *q,
+static bool add_asked_topics(struct topics_walk *w, const struct asked_topics *all,
                              const struct meta_image *image, int16_t version)
 {
-    for (size_t i = 0; i < q->topics_count; i++) {
-        const struct metadata_request_metadata_request_topic *asked = &q->topics[i];
+    for (size_t i = 0; i < all->request.topics_count; i++) {
+        const struct metadata_request_metadata_request_topic *asked = &all->request.topics[i];
         bool by_id = !uuid_is_zero(asked->topic_id);
-        if (is_asked_before(q, i)) { continue; }
+        if (all->places[i].first != i) { continue; }
         const struct meta_topic *topic =
             by_id ? meta_topic_by_id(image, asked->topic_id) : meta_topic(image, asked->name);
         if (topic) {
@@ -139,9 +149,10 @@ static bool add_asked_topics(struct topics_walk *w, const struct metadata_reques
 /* ---- the answer ---- */
 
 static enum net_verdict metadata_answer(struct api *api, const struct api_reply *reply,
-                                        const struct metadata_request *q,
+                                        const struct asked_topics *asked,
                                         const struct meta_image *image)
 {
+    const struct metadata_request *q = &asked->request;
     struct arena *arena = reply->req->arena;
     struct metadata_response m;
     metadata_response_init(&m);
@@ -168,7 +179,7 @@ static enum net_verdict metadata_answer(struct api *api, const struct api_reply 
     if (all) {
         meta_each_topic(image, SLICE_NULL, add_each_topic, &w);
     } else {
-        w.has_failed = !add_asked_topics(&w, q, image, reply->version);
+        w.has_failed = !add_asked_topics(&w, asked, image, reply->version);
     }
     if (w.has_failed) { return NET_CLOSE; }
     struct wire_writer writer;
@@ -186,9 +197,8 @@ static enum net_verdict metadata_created(struct api *api, const struct api_reply
     (void)mutations; /* made now, or by somebody else meanwhile, or not: the image tells */
     (void)count;
     (void)is_late;
-    const struct metadata_request *q = ctx;
     struct meta_image *image = meta_latest(api->options.publisher);
-    enum net_verdict verdict = metadata_answer(api, reply, q, image);
+    enum net_verdict verdict = metadata_answer(api, reply, ctx, image);
     meta_unref(image);
     return verdict;
 }
@@ -196,15 +206,16 @@ static enum net_verdict metadata_created(struct api *api, const struct api_reply
 #define METADATA_CREATE_TIMEOUT_MS 30000
 
 /* The mutations for topics that are asked for, do not exist and may be made. */
-static size_t metadata_missing(struct api_call *call, const struct metadata_request *q,
+static size_t metadata_missing(struct api_call *call, const struct asked_topics *asked,
                                struct controller_mutation *out)
 {
+    const struct metadata_request *q = &asked->request;
     struct config_scope scope = api_scope(call->api, call->image);
     int32_t partitions = (int32_t)config_broker_i64(&scope, "num.partitions");
     size_t count = 0;
     for (size_t i = 0; i < q->topics_count && count < CONTROLLER_MUTATIONS_MAX; i++) {
         struct slice name = q->topics[i].name;
-        if (!uuid_is_zero(q->topics[i].topic_id) || is_asked_before(q, i) ||
+        if (!uuid_is_zero(q->topics[i].topic_id) || asked->places[i].first != i ||
             !log_topic_name_is_valid(name) || meta_topic(call->image, name)) {
             continue;
         }
@@ -217,7 +228,8 @@ static size_t metadata_missing(struct api_call *call, const struct metadata_requ
 enum net_verdict api_metadata(struct api_call *call)
 {
     struct arena *arena = call->req->arena;
-    struct metadata_request *q = arena_alloc(arena, sizeof *q);
+    struct asked_topics *asked = arena_alloc(arena, sizeof *asked);
+    struct metadata_request *q = asked ? &asked->request : NULL;
     if (!q || !API_DECODE(call, metadata_request, q)) { return NET_CLOSE; }
     for (size_t i = 0; i < q->topics_count; i++) {
         /* A topic is named or identified; versions 10 and 11 know ids but no null names, as in
@@ -226,21 +238,22 @@ enum net_verdict api_metadata(struct api_call *call)
             return NET_CLOSE;
         }
     }
+    if (!find_places(asked, arena)) { return NET_CLOSE; }
     struct config_scope scope = api_scope(call->api, call->image);
     bool may_create = call->version < 4 || q->allow_auto_topic_creation;
     if (may_create && q->topics_count && config_broker_bool(&scope, "auto.create.topics.enable")) {
         arena->limit += q->topics_count * sizeof(struct controller_mutation);
         struct controller_mutation *missing = arena_array(arena, q->topics_count, sizeof *missing);
         if (!missing) { return NET_CLOSE; }
-        size_t count = metadata_missing(call, q, missing);
+        size_t count = metadata_missing(call, asked, missing);
         if (count) {
             return api_submit(call, &(struct api_submit){.mutations = missing,
                                                          .count = count,
                                                          .timeout_ms = METADATA_CREATE_TIMEOUT_MS,
                                                          .done = metadata_created,
-                                                         .ctx = q});
+                                                         .ctx = asked});
         }
     }
     struct api_reply reply = api_reply_of(call);
-    return metadata_answer(call->api, &reply, q, call->image);
+    return metadata_answer(call->api, &reply, asked, call->image);
 }
