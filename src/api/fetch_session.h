@@ -2,11 +2,12 @@
  * partitions, requests name only changes.
  *
  * Place:      api/, used by fetch.c.
- * Thread:     any; one lock for the cache and all sessions, held for memory work only.
- * Bound:      max.incremental.fetch.session.cache.slots sessions of at most
- *             FETCH_SESSION_PARTITIONS_MAX partitions. When the cache is full, a session that was
- *             not used for two minutes makes room; otherwise the new consumer gets no session (id
- *             0).
+ * Thread:     any; the cache's lock finds and lists sessions, each has a lock of its own for its
+ *             partitions. Never both; memory work only.
+ * Bound:      max.incremental.fetch.session.cache.slots sessions, FETCH_SESSION_PARTITIONS_MAX
+ *             partitions in one, FETCH_SESSIONS_PARTITIONS_MAX in all. When the cache is full,
+ *             sessions that were not used for two minutes make room; otherwise the new consumer
+ *             gets no session (id 0), and one that grows too large is closed.
  * Invariants: [FS-1] a session's epoch rises by one with each request that is accepted, from
  *             INT32_MAX to 1. [FS-2] a partition is in a session once. */
 #ifndef API_FETCH_SESSION_H
@@ -18,7 +19,8 @@
 #include "sys/sys.h"
 #include "wire/gen/fetch_request.h"
 
-#define FETCH_SESSION_PARTITIONS_MAX 200000
+#define FETCH_SESSION_PARTITIONS_MAX ((size_t)100000) /* of one session */
+#define FETCH_SESSIONS_PARTITIONS_MAX ((size_t)500000) /* of all; about 300 bytes each */
 
 struct fetch_sessions;
 
@@ -50,6 +52,7 @@ static inline int32_t fetch_session_next_epoch(int32_t epoch)
 struct fetch_sessions *fetch_sessions_create(struct sys *sys, size_t sessions_max);
 void fetch_sessions_destroy(struct fetch_sessions *s); /* accepts NULL */
 size_t fetch_sessions_count(struct fetch_sessions *s);
+size_t fetch_sessions_partitions(struct fetch_sessions *s);
 
 /* Takes the request's changes over and lists what is to be fetched, in the session's order. arena:
  * the one that lives while the request is parked. *out_of_memory is set when the arena or the heap

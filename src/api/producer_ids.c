@@ -1,16 +1,12 @@
-/* producer_ids.c - the blocks that are not used up. */
+/* producer_ids.c - the block that is not used up. */
 #include "api/producer_ids.h"
 
 #include "base/mem.h"
 #include "sys/sys.h"
 
-#define PRODUCER_ID_BLOCKS 16 /* fetched at the same time by requests that found nothing left */
-
 struct producer_ids {
     struct sys_mutex lock;
-    struct {
-        int64_t next, end;
-    } blocks[PRODUCER_ID_BLOCKS]; /* empty ones: next == end */
+    int64_t next, end; /* guarded by lock; empty: equal */
 };
 
 struct producer_ids *producer_ids_create(void)
@@ -29,14 +25,9 @@ void producer_ids_destroy(struct producer_ids *p)
 
 bool producer_ids_take(struct producer_ids *p, int64_t *id)
 {
-    bool is_taken = false;
     sys_mutex_lock(&p->lock);
-    for (size_t i = 0; i < PRODUCER_ID_BLOCKS && !is_taken; i++) {
-        if (p->blocks[i].next < p->blocks[i].end) {
-            *id = p->blocks[i].next++;
-            is_taken = true;
-        }
-    }
+    bool is_taken = p->next < p->end;
+    if (is_taken) { *id = p->next++; }
     sys_mutex_unlock(&p->lock);
     return is_taken;
 }
@@ -44,12 +35,9 @@ bool producer_ids_take(struct producer_ids *p, int64_t *id)
 void producer_ids_add(struct producer_ids *p, int64_t first, int64_t count)
 {
     sys_mutex_lock(&p->lock);
-    for (size_t i = 0; i < PRODUCER_ID_BLOCKS; i++) {
-        if (p->blocks[i].next == p->blocks[i].end) {
-            p->blocks[i].next = first;
-            p->blocks[i].end = first + count;
-            break;
-        }
+    if (count > p->end - p->next) {
+        p->next = first;
+        p->end = first + count;
     }
     sys_mutex_unlock(&p->lock);
 }

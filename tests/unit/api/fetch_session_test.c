@@ -261,6 +261,63 @@ static void test_a_spent_arena_closes_the_session(void **state)
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* A request for count partitions of "t" with an arena of its own. */
+static int32_t ask_many(struct fixture *f, int32_t id, int32_t epoch, int32_t first, size_t count)
+{
+    struct fetch_request m;
+    struct fetch_request_fetch_topic t;
+    struct arena arena;
+    arena_init(&arena, 1024, (size_t)1 << 30);
+    fetch_request_init(&m);
+    fetch_request_fetch_topic_init(&t);
+    t.topic = SLICE_LIT("t");
+    t.partitions = arena_array(&arena, count, sizeof *t.partitions);
+    t.partitions_count = count;
+    assert_non_null(t.partitions);
+    for (size_t i = 0; i < count; i++) {
+        fetch_request_fetch_partition_init(&t.partitions[i]);
+        t.partitions[i].partition = first + (int32_t)i;
+    }
+    m.topics = &t;
+    m.topics_count = 1;
+    m.session_id = id;
+    m.session_epoch = epoch;
+    assert_int_equal(
+        fetch_session_begin(f->all, &m, VERSION, f->now_ns, &arena, &f->context, &f->out_of_memory),
+        KAFKA_NONE);
+    arena_fini(&arena);
+    return f->context.session_id;
+}
+
+static void test_partitions_are_bounded_in_one_session_and_in_all(void **state)
+{
+    (void)state;
+    struct fixture f = {.sys = sys_create(), .now_ns = 1};
+    f.all = fetch_sessions_create(f.sys, 1000);
+    assert_non_null(f.all);
+    assert_int_equal(ask_many(&f, 0, 0, 0, FETCH_SESSION_PARTITIONS_MAX + 1), 0);
+    assert_false(f.out_of_memory); /* it fetches without a session */
+    assert_int_equal(fetch_sessions_partitions(f.all), 0);
+    int32_t id = 0;
+    size_t full = FETCH_SESSIONS_PARTITIONS_MAX / FETCH_SESSION_PARTITIONS_MAX;
+    for (size_t i = 0; i < full; i++) {
+        id = ask_many(&f, 0, 0, 0, FETCH_SESSION_PARTITIONS_MAX);
+        assert_int_not_equal(id, 0);
+    }
+    assert_int_equal(fetch_sessions_partitions(f.all), FETCH_SESSIONS_PARTITIONS_MAX);
+    assert_int_equal(ask_many(&f, 0, 0, 0, 1), 0); /* nobody makes room */
+    ask_many(&f, id, 1, (int32_t)FETCH_SESSION_PARTITIONS_MAX, 1);
+    assert_true(f.out_of_memory); /* one that grows too large is closed */
+    assert_int_equal(fetch_sessions_count(f.all), full - 1);
+    assert_int_not_equal(ask_many(&f, 0, 0, 0, 1), 0);
+    f.now_ns += (uint64_t)121000 * SYS_MS; /* idle ones make room */
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_not_equal(ask_many(&f, 0, 0, 0, FETCH_SESSION_PARTITIONS_MAX), 0);
+    }
+    fetch_sessions_destroy(f.all);
+    sys_destroy(f.sys);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +332,7 @@ int main(void)
         CASE(test_who_got_records_comes_last_next_time),
         CASE(test_a_full_cache_gives_up_only_what_nobody_uses),
         CASE(test_a_spent_arena_closes_the_session),
+        cmocka_unit_test(test_partitions_are_bounded_in_one_session_and_in_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
