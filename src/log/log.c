@@ -44,11 +44,22 @@ enum err log_usable(const struct log *log)
     return ERR_OK;
 }
 
+/* One line a second is enough: a full disk fails every produce. */
+static bool may_write_line(struct log *log)
+{
+    uint64_t now_ns = sys_mono_ns(log->env->sys);
+    uint64_t last_ns = atomic_load_explicit(&log->error_line_ns, memory_order_relaxed);
+    if (last_ns && now_ns < last_ns + 1000 * SYS_MS) { return false; }
+    return atomic_compare_exchange_strong(&log->error_line_ns, &last_ns, now_ns);
+}
+
 enum err log_device_error(struct log *log, enum err e, const char *what)
 {
     if (e == ERR_OK || e == ERR_AGAIN || e == ERR_NOMEM) { return e; }
-    log_error(log->env->logger, LOGGER_LOG, "%s-%d: %s failed: %s", log->topic, log->partition,
-              what, err_name(e));
+    if (may_write_line(log)) {
+        log_error(log->env->logger, LOGGER_LOG, "%s-%d: %s failed: %s", log->topic, log->partition,
+                  what, err_name(e));
+    }
     if (e == ERR_IO) {
         if (log->env->failed) { log->env->failed(log->env->ctx, e); }
 #ifndef MUTANT_RETRY_AFTER_EIO

@@ -225,6 +225,7 @@ struct log {
     _Atomic bool is_posted; /* it is on the flusher's list */
     _Atomic bool is_urgent; /* flush.messages reached or a roll: flush without waiting */
     _Atomic uint32_t refs;
+    _Atomic uint64_t error_line_ns; /* when the last line about the device was written */
 
     /* The flusher's while is_posted. */
     struct sys_msg flush_msg;
