@@ -5,20 +5,21 @@
  * Rules:      [CHG-1] before bytes below the synced mark are cut, the mark is lowered durably.
  *             [CHG-2] retention removes whole segments from the front, never one that reaches
  *             above the high watermark. [CHG-3] readers that hold a removed file go on reading
- *             it. */
+ *             it. [CHG-4] the start is durable before the segments below it go: a power cut may
+ *             keep the removal of any of them, and an older start would have holes behind it. */
 #include "log/log_int.h"
 
 #include <stdio.h>
 
 /* ---- removing segments from the front ---- */
 
-static void delete_files(struct log *log, const struct segment *s) HOLDS(log->lock);
-static void delete_files(struct log *log, const struct segment *s)
+/* With or without the lock: nobody else knows of these files any more. */
+static void delete_files(struct log *log, int64_t base, int64_t delay_ms)
 {
     static const char *const suffixes[] = {".log", ".index", ".timeindex", ".snapshot"};
     char from[LOG_PATH_SIZE], to[LOG_PATH_SIZE + 16];
     for (size_t k = 0; k < COUNT_OF(suffixes); k++) {
-        log_path_segment(log, s->base, suffixes[k], from);
+        log_path_segment(log, base, suffixes[k], from);
         int n = snprintf(to, sizeof to, "%s.deleted", from);
         CHECK(n > 0 && (size_t)n < sizeof to);
         enum err e = sys_path_rename(log->env->sys, from, to);
@@ -27,18 +28,16 @@ static void delete_files(struct log *log, const struct segment *s)
             err_ignore(log_device_error(log, e, "renaming a deleted segment"), "logged");
             continue;
         }
-        if (log->env->remove_later) {
-            log->env->remove_later(log->env->ctx, to, log->config.file_delete_delay_ms);
-        }
+        if (log->env->remove_later) { log->env->remove_later(log->env->ctx, to, delay_ms); }
     }
 }
 
-void log_delete_segments(struct log *log, uint32_t count)
+static void forget_segments(struct log *log, uint32_t count) HOLDS(log->lock);
+static void forget_segments(struct log *log, uint32_t count)
 {
     CHECK(count < log->segments_count); /* [SEG-1] */
     for (uint32_t i = 0; i < count; i++) {
         struct segment *s = &log->segments[i];
-        delete_files(log, s);
         log_close_segment_files(s);
         atomic_fetch_sub_explicit(&log->size_total, s->size, memory_order_relaxed);
     }
@@ -77,9 +76,6 @@ static int64_t segment_age_from(struct log *log, uint32_t i)
     return sys_path_stat(log->env->sys, path, &st) == ERR_OK ? st.modified_ms : -1;
 }
 
-/* In one step, so that appends need not wait for the renames of many. */
-#define RETENTION_SEGMENTS_MAX 4u
-
 /* How many segments from the front may go; the active one counts when it has to be rolled first. */
 static enum err retention_count(struct log *log, int64_t now_ms, uint32_t *count) HOLDS(log->lock);
 static enum err retention_count(struct log *log, int64_t now_ms, uint32_t *count)
@@ -88,7 +84,7 @@ static enum err retention_count(struct log *log, int64_t now_ms, uint32_t *count
     uint64_t size = log_size_bytes(log);
     bool deletes = (c->cleanup & LOG_CLEANUP_DELETE) != 0;
     *count = 0;
-    for (uint32_t i = 0; i < log->segments_count && i < RETENTION_SEGMENTS_MAX; i++) {
+    for (uint32_t i = 0; i < log->segments_count; i++) {
         struct segment *s = &log->segments[i];
         bool active = i + 1 == log->segments_count;
         if (s->size == 0 || s->end > log_hw(log)) { break; } /* [CHG-2] */
@@ -110,35 +106,70 @@ static enum err retention_count(struct log *log, int64_t now_ms, uint32_t *count
     return ERR_OK;
 }
 
-enum err log_retention_step(struct log *log, int64_t now_ms, size_t *deleted)
+/* Moves the start over what may go; *count: segments. */
+static enum err retention_begin(struct log *log, int64_t now_ms, uint32_t *count, bool *moved)
 {
-    *deleted = 0;
+    *moved = false;
     sys_mutex_lock(&log->lock);
     enum err e = log_usable(log);
-    uint32_t count = 0;
-    bool moved = false, rolled = false;
-    if (!e) { e = retention_count(log, now_ms, &count); }
-    if (!e && count == log->segments_count) {
+    bool rolled = false;
+    if (!e) { e = retention_count(log, now_ms, count); }
+    if (!e && *count == log->segments_count) {
         e = log_warm_up(log);
         if (!e) { e = log_roll_locked(log, log_leo(log), now_ms); }
         rolled = !e;
     }
-    if (!e && count > 0) {
-        moved = raise_start(log, log->segments[count].base);
-        if (log->env->note_start && moved) {
-            e = log->env->note_start(log->env->ctx, log, log_start_offset(log));
-        }
-        if (!e) {
-            log_delete_segments(log, count);
-            if (log->epochs_loaded && epochs_truncate_start(&log->epochs, log_start_offset(log))) {
-                e = log_write_epochs(log);
-            }
-            *deleted = count;
-        }
+    if (!e && *count > 0) { *moved = raise_start(log, log->segments[*count].base); }
+    if (*moved && log->env->note_start) {
+        e = log->env->note_start(log->env->ctx, log, log_start_offset(log));
     }
-    int64_t start = log_start_offset(log);
     sys_mutex_unlock(&log->lock);
     if (rolled) { log_mark_dirty(log, true); }
+    return e;
+}
+
+#define RETENTION_SEGMENTS_MAX 32u
+
+/* Deletes some segments below the start. The renames are made without the lock: there may be many,
+ * and appends would wait for them. */
+static enum err retention_delete(struct log *log, uint32_t *count)
+{
+    int64_t bases[RETENTION_SEGMENTS_MAX];
+    *count = 0;
+    sys_mutex_lock(&log->lock);
+    enum err e = log_usable(log);
+    int64_t delay_ms = log->config.file_delete_delay_ms;
+    while (!e && *count < RETENTION_SEGMENTS_MAX && *count + 1 < log->segments_count &&
+           log->segments[*count].end <= log_start_offset(log)) {
+        bases[*count] = log->segments[*count].base;
+        ++*count;
+    }
+    if (*count > 0) { forget_segments(log, *count); }
+    if (*count > 0 && log->epochs_loaded &&
+        epochs_truncate_start(&log->epochs, log_start_offset(log))) {
+        e = log_write_epochs(log);
+    }
+    sys_mutex_unlock(&log->lock);
+    for (uint32_t i = 0; i < *count; i++) {
+        delete_files(log, bases[i], delay_ms);
+    }
+    return e;
+}
+
+enum err log_retention_step(struct log *log, int64_t now_ms, size_t *deleted)
+{
+    uint32_t count = 0;
+    bool moved;
+    *deleted = 0;
+    enum err e = retention_begin(log, now_ms, &count, &moved);
+    if (!e && count > 0 && log->env->sync_start) { /* [CHG-4] */
+        e = log->env->sync_start(log->env->ctx, log);
+    }
+    while (!e && count > 0) {
+        e = retention_delete(log, &count);
+        *deleted += count;
+    }
+    int64_t start = log_start_offset(log);
     if (*deleted > 0) {
         log_info(log->env->logger, LOGGER_LOG,
                  "%s-%d: deleted %zu segments; the log starts at %lld", log->topic, log->partition,
@@ -356,7 +387,7 @@ static enum err reset_locked(struct log *log, int64_t offset)
     log_drop(log);
     e = drop_behind(log, 0);
     if (e) { return log_device_error(log, e, "removing segments"); }
-    delete_files(log, &log->segments[0]);
+    delete_files(log, log->segments[0].base, log->config.file_delete_delay_ms);
     log_close_segment_files(&log->segments[0]);
     log->segments[0] = fresh;
     struct snapshot_cut c = {.log = log, .offset = -1};

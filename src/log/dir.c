@@ -68,6 +68,12 @@ static enum err env_note_start(void *ctx, struct log *log, int64_t start)
     return log_device_error(log, err, "writing the log start");
 }
 
+static enum err env_sync_start(void *ctx, struct log *log)
+{
+    struct logdir *dir = ctx;
+    return log_device_error(log, marks_sync(&dir->marks), "writing the log start");
+}
+
 static void env_remove_later(void *ctx, const char *path, int64_t delay_ms)
 {
     struct logdir *dir = ctx;
@@ -95,6 +101,7 @@ static void env_init(struct logdir *dir, uint64_t device)
         .failed = env_failed,
         .lower_mark = env_lower_mark,
         .note_start = env_note_start,
+        .sync_start = env_sync_start,
         .remove_later = env_remove_later,
         .start_moved = env_start_moved,
     };

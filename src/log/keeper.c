@@ -124,10 +124,7 @@ static void visit_log(struct keeper *k, struct log *log)
     int64_t now_ms = sys_wall_ms(k->dir->sys);
     size_t deleted = 0;
     if (k->pass_job == KEEPER_RETENTION) {
-        enum err e;
-        do {
-            e = log_retention_step(log, now_ms, &deleted);
-        } while (!e && deleted > 0);
+        enum err e = log_retention_step(log, now_ms, &deleted);
         if (e && e != ERR_OFFLINE && e != ERR_CLOSED) {
             log_warn(k->dir->options.logger, LOGGER_DIR, "retention of %s-%d: %s", log->topic,
                      log->partition, err_name(e));

@@ -233,8 +233,8 @@ NODISCARD enum err log_set_start(struct log *log, int64_t offset);
 NODISCARD enum err log_reset(struct log *log, int64_t offset);
 /* Closes the active segment and begins a new one at leo; nothing when it is empty. */
 NODISCARD enum err log_roll(struct log *log, int64_t now_ms);
-/* Deletes what retention.ms, retention.bytes and the log start allow, a few segments at a time: again
- * until *deleted, which counts them, is 0. */
+/* Deletes what retention.ms, retention.bytes and the log start allow; *deleted counts segments.
+ * BLOCKS; the log's lock is not held meanwhile. Keeper. */
 NODISCARD enum err log_retention_step(struct log *log, int64_t now_ms, size_t *deleted);
 
 #endif

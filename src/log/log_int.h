@@ -201,6 +201,7 @@ struct log_env {
     NODISCARD enum err (*lower_mark)(void *ctx, struct log *log,
                                      const struct log_mark *mark); /* BLOCKS */
     NODISCARD enum err (*note_start)(void *ctx, struct log *log, int64_t start);
+    NODISCARD enum err (*sync_start)(void *ctx, struct log *log); /* BLOCKS; no lock held */
     void (*remove_later)(void *ctx, const char *path, int64_t delay_ms);
     void (*start_moved)(void *ctx, struct log *log, int64_t start); /* no lock held */
 };
@@ -335,8 +336,6 @@ NODISCARD enum err log_add_segment(struct log *log, const struct segment *s) HOL
 NODISCARD enum err log_open_segment(struct log *log, uint32_t i) HOLDS(log->lock);
 NODISCARD enum err log_segment_time(struct log *log, uint32_t i) HOLDS(log->lock);
 void log_close_segment_files(struct segment *s);
-/* Renames a segment's files to .deleted and hands them to the keeper; drops it from the array. */
-void log_delete_segments(struct log *log, uint32_t count) HOLDS(log->lock);
 NODISCARD enum err log_roll_locked(struct log *log, int64_t base, int64_t now_ms) HOLDS(log->lock);
 /* Notes a batch of the active segment in index, ring and times. Without memory an index entry is
  * left out: the index is sparse anyway. */
