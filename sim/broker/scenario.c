@@ -46,6 +46,7 @@ struct scenario {
     uint64_t next_fault_ns;
     uint64_t heal_ns; /* when a window of trouble ends; SYS_NEVER: none */
     enum policy policy;
+    const char *dirs; /* of logs: one; two of one device; two of two */
     const char *trouble_disk; /* where a window of trouble is */
     bool must_restart; /* the directory is offline: only a power cut brings it back */
     struct scenario_result *out;
@@ -61,7 +62,6 @@ struct scenario {
 
 static const char *const settings[][2] = {
     {"node.id", "1"},
-    {"log.dirs", LOG_DIR},
     {"metadata.log.dir", "d0/meta"},
     {"listeners", "PLAINTEXT://b1:9092"},
     {"num.network.threads", "2"},
@@ -80,12 +80,14 @@ static void broker_main(struct sys *sys, void *ctx)
         enum err e = config_set_put(set, slice_str(settings[i][0]), slice_str(settings[i][1]));
         CHECK(!e);
     }
-    enum err policy_err =
+    enum err e =
         config_set_put(set, slice_str("log.flush.policy"), slice_str(policy_names[s->policy]));
-    CHECK(!policy_err);
+    CHECK(!e);
+    e = config_set_put(set, slice_str("log.dirs"), slice_str(s->dirs));
+    CHECK(!e);
     char message[BROKER_MESSAGE_SIZE];
     struct broker *b;
-    enum err e = broker_start(
+    e = broker_start(
         &(struct broker_options){.sys = sys, .logger = sys_logger(sys), .statics = set}, &b,
         message);
     if (e) {
@@ -352,7 +354,7 @@ static void reset_some(struct scenario *s)
 static void inject(struct scenario *s, enum fault fault)
 {
     struct sim *sim = s->sim;
-    s->trouble_disk = sim_chance(sim, 200) ? "d0" : "d1";
+    s->trouble_disk = sim_chance(sim, 200) ? "d0" : sim_chance(sim, 250) ? "d2" : "d1";
     switch (fault) {
     case FAULT_CRASH:
     case FAULT_ROT:
@@ -510,6 +512,7 @@ static struct sim *world_of(const struct scenario_options *o)
 void scenario_run(const struct scenario_options *options, struct scenario_result *out)
 {
     static const uint64_t paces[] = {20, 200, 1000};
+    static const char *const dirs[] = {LOG_DIR, LOG_DIR, LOG_DIR ",d1/more", LOG_DIR ",d2/logs"};
     *out = (struct scenario_result){0};
     struct scenario *s = calloc(1, sizeof *s);
     CHECK(s);
@@ -518,6 +521,7 @@ void scenario_run(const struct scenario_options *options, struct scenario_result
     s->host = sim_host_create(s->sim, "b1");
     s->heal_ns = SYS_NEVER;
     s->trouble_disk = "d1";
+    s->dirs = dirs[sim_below(s->sim, COUNT_OF(dirs))];
     s->policy =
         sim_chance(s->sim, 600) ? POLICY_GROUP : (enum policy)sim_below(s->sim, POLICIES_COUNT);
     s->world = (struct actor_world){.sim = s->sim,
