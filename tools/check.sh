@@ -9,5 +9,7 @@ for preset in asan tsan; do
     ninja --quiet -C build/$preset all
     ctest --test-dir build/$preset --output-on-failure -L "$quick" -j"$(nproc)" --quiet
 done
+tools/config_docs.py --check
+tools/metrics_docs.py --check
 ninja --quiet -C build/clang format-check lint layers
 tests/fuzz/run.sh "${FUZZ_SECONDS:-5}"

@@ -369,7 +369,6 @@ enum err replica_load(struct replica_manager *m, const struct meta_image *image)
 
 /* ---- removal ---- */
 
-
 static struct partition *table_take(struct replica_manager *m, struct uuid id, int32_t index)
 {
     uint8_t buf[PARTITION_KEY_SIZE];

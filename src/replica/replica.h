@@ -129,8 +129,8 @@ struct replica_snapshot {
     size_t count;
     struct partition_counters gone; /* sums over those that were removed */
 };
-/* Locks the table for at most REPLICA_SNAPSHOT_STEP look-ups at a time while no partition is removed
- * meanwhile. ERR_NOMEM leaves *out empty. */
+/* Locks the table for at most REPLICA_SNAPSHOT_STEP partitions at a time, unless some are removed
+ * again and again meanwhile. ERR_NOMEM leaves *out empty. */
 NODISCARD enum err replica_snapshot_take(struct replica_manager *m, struct replica_snapshot *out);
 void replica_snapshot_drop(struct replica_snapshot *s); /* idempotent */
 

@@ -9,7 +9,7 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python3}
 cache=${BARNABAS_CACHE:-$HOME/.cache/barnabas}
-want="confluent-kafka==2.16.1 kafka-python==3.0.12 lz4==4.4.5 python-snappy==0.7.3 cramjam==2.14.0 zstandard==0.25.0"
+want="confluent-kafka==2.16.1 kafka-python==3.0.12 lz4==4.4.5 python-snappy==0.7.3 cramjam==2.14.0 zstandard==0.25.0 prometheus-client==0.26.0"
 
 mkdir -p "$cache"
 dir=$cache/$("$python" -c 'import sys; print("py%d.%d" % sys.version_info[:2])')

@@ -130,6 +130,34 @@ static void test_address_limits_are_checked(void **state)
     }
 }
 
+static void test_the_http_listener_is_host_and_port(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *host;
+        uint16_t port;
+    } good[] = {{"127.0.0.1:9404", "127.0.0.1", 9404},
+                {":0", "", 0},
+                {"[::1]:65535", "::1", 65535},
+                {"host.example:1", "host.example", 1}};
+    static const char *const bad[] = {
+        "localhost", "a:65536", "a:-1", "a:", "::1:1", "[::1]", "[a]:1", "http://a:1"};
+    const struct config_def *def = config_broker_def(SLICE_LIT("http.listener"));
+    char message[CONFIG_MESSAGE_SIZE], host[CONFIG_HOST_SIZE];
+    uint16_t port;
+    assert_int_equal(config_check(def, SLICE_LIT(""), message), ERR_OK); /* off */
+    for (size_t i = 0; i < COUNT_OF(good); i++) {
+        assert_int_equal(config_check(def, slice_str(good[i].text), message), ERR_OK);
+        assert_true(config_host_port(slice_str(good[i].text), host, &port));
+        assert_string_equal(host, good[i].host);
+        assert_int_equal(port, good[i].port);
+    }
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        assert_int_equal(config_check(def, slice_str(bad[i]), message), ERR_INVALID);
+        assert_non_null(strstr(message, "host:port"));
+    }
+}
+
 static void test_values_are_stored_in_one_form(void **state)
 {
     (void)state;
@@ -299,6 +327,7 @@ int main(void)
         cmocka_unit_test(test_every_definition_is_sorted_found_and_allows_its_default),
         cmocka_unit_test(test_values_are_checked),
         cmocka_unit_test(test_address_limits_are_checked),
+        cmocka_unit_test(test_the_http_listener_is_host_and_port),
         cmocka_unit_test(test_values_are_stored_in_one_form),
         CASE(test_the_nearest_layer_decides),
         CASE(test_synonyms_are_taken_in_order_and_scaled),

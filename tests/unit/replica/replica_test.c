@@ -396,6 +396,33 @@ static void test_only_the_new_partitions_are_taken_back(void **state)
 }
 
 /* Its removal failed: what it holds is not the new topic's. */
+static void test_a_snapshot_holds_every_partition_and_what_the_gone_ones_counted(void **state)
+{
+    struct fixture *f = *state;
+    start(f, LOG_FLUSH_OS);
+    const int32_t many = 2 * REPLICA_SNAPSHOT_STEP + 3;
+    const struct meta_topic *t = put_topic(f, "t", 1, many);
+    assert_int_equal(replica_add_partitions(f->m, f->image, t, 0), ERR_OK);
+    struct partition *p = replica_find(f->m, t->id, many - 1);
+    partition_count(&p->counters.bytes_in, 70);
+    partition_unref(p);
+    struct replica_snapshot s;
+    assert_int_equal(replica_snapshot_take(f->m, &s), ERR_OK);
+    assert_int_equal(s.count, many);
+    for (int32_t i = 0; i < many; i++) {
+        assert_int_equal(s.partitions[i]->index, i);
+    }
+    assert_int_equal(partition_counted(&s.gone.bytes_in), 0);
+    replica_remove_partitions(f->m, t, many - 2); /* the snapshot still has them */
+    assert_int_equal(partition_state(s.partitions[many - 1]), PARTITION_DELETED);
+    replica_snapshot_drop(&s);
+    replica_snapshot_drop(&s);
+    assert_int_equal(replica_snapshot_take(f->m, &s), ERR_OK);
+    assert_int_equal(s.count, many - 2);
+    assert_int_equal(partition_counted(&s.gone.bytes_in), 70);
+    replica_snapshot_drop(&s);
+}
+
 static void test_the_log_of_an_older_topic_is_never_taken_for_a_new_one(void **state)
 {
     struct fixture *f = *state;
@@ -638,6 +665,7 @@ int main(void)
         CASE(test_a_removed_topic_ends_what_waits_for_it),
         CASE(test_a_removal_waits_for_no_flush_under_way),
         CASE(test_only_the_new_partitions_are_taken_back),
+        CASE(test_a_snapshot_holds_every_partition_and_what_the_gone_ones_counted),
         CASE(test_the_log_of_an_older_topic_is_never_taken_for_a_new_one),
         CASE(test_a_stopping_broker_ends_what_waits),
         CASE(test_a_deleted_topics_name_is_free_for_another),

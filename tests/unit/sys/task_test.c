@@ -318,9 +318,24 @@ static void test_a_lock_excludes(void **state)
     sys_destroy(c.sys);
 }
 
+static void test_a_library_is_loaded_when_it_is_asked_for(void **state)
+{
+    (void)state;
+    struct sys *sys = sys_create();
+    static const char *const names[] = {"cos", "sin"}, *const wrong[] = {"cos", "no_such_function"};
+    sys_function *found[2] = {NULL, NULL};
+    assert_non_null(sys);
+    assert_int_equal(sys_library_load(sys, "libm.so.6", names, 2, found), ERR_OK);
+    assert_true(found[0] && found[1] && found[0] != found[1]);
+    assert_int_equal(sys_library_load(sys, "libm.so.6", wrong, 2, found), ERR_UNSUPPORTED);
+    assert_int_equal(sys_library_load(sys, "libno_such.so.1", names, 2, found), ERR_NOTFOUND);
+    sys_destroy(sys);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_library_is_loaded_when_it_is_asked_for),
         cmocka_unit_test(test_a_mailbox_keeps_order_and_tells_who_must_wake),
         cmocka_unit_test(test_no_wakeup_is_lost_between_mailbox_and_sleep),
         cmocka_unit_test(test_no_wakeup_is_lost_between_mailbox_and_poller),
