@@ -224,8 +224,8 @@ bool batch_look(struct look *l, struct sim_batch *out)
     out->producer_epoch = (int16_t)look_int(&head, 2);
     out->base_sequence = (int32_t)look_int(&head, 4);
     out->count = (uint32_t)look_int(&head, 4);
-    CHECK(attributes == 0 && out->count > 0 && last_delta == (int64_t)out->count - 1);
     if (out->is_rotten) { return true; }
+    CHECK(attributes == 0 && out->count > 0 && last_delta == (int64_t)out->count - 1);
     struct look records = {.at = whole.at + BATCH_HEAD, .left = whole.size - BATCH_HEAD};
     for (uint32_t i = 0; i < out->count; i++) {
         struct sim_record r = record_look(&records, i);

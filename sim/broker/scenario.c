@@ -286,6 +286,16 @@ static void count_log(void *ctx, const char *name, bool is_dir)
     if (!is_dir && size >= 4 && strcmp(name + size - 4, ".log") == 0) { ++*(uint64_t *)ctx; }
 }
 
+/* A torn write may have left anything: batch_look() would call it served. */
+static bool has_batch_head(const struct look *l)
+{
+    struct look head = *l;
+    (void)look_int(&head, 8);
+    int64_t length = look_int(&head, 4);
+    (void)look_int(&head, 4);
+    return look_int(&head, 1) == 2 && !head.bad && length >= 49;
+}
+
 /* Flips a bit in the records (not the head) of a batch that clients know of. */
 static void rot_in(struct scenario *s, const struct rot *r)
 {
@@ -295,7 +305,7 @@ static void rot_in(struct scenario *s, const struct rot *r)
     struct look l = {.at = content, .left = size};
     struct sim_batch b;
     uint64_t left = sim_below(s->sim, 8);
-    while (l.left > 0 && content[l.at - content + 16] == 2 && batch_look(&l, &b)) {
+    while (has_batch_head(&l) && batch_look(&l, &b)) {
         bool is_known =
             !b.is_rotten && b.base_offset + b.count + 100 <= ghost_hw(s->world.ghost, r->partition);
         if (!is_known || left-- != 0) { continue; }
