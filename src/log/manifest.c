@@ -104,7 +104,7 @@ static enum err take_segments(struct wire_reader *r, struct log *log) NO_THREAD_
     if (!at) { return ERR_NOMEM; }
     log->segments = at;
     log->segments_capacity = count;
-    log->segments_count = count;
+    log->segments_count = 0; /* what is not read yet must not be closed on the way out */
     uint64_t total = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct segment s = {.base = wire_i64(r)};
@@ -114,8 +114,9 @@ static enum err take_segments(struct wire_reader *r, struct log *log) NO_THREAD_
         s.time_max_offset = wire_i64(r);
         s.time_first = wire_i64(r);
         s.exists = (wire_u8(r) & MANIFEST_SEGMENT_EXISTS) != 0;
-        if (s.end < s.base || (i > 0 && s.base <= at[i - 1].base)) { return ERR_MALFORMED; }
-        at[i] = s;
+        bool follows = i == 0 || (s.base > at[i - 1].base && s.base >= at[i - 1].end);
+        if (s.base < 0 || s.end < s.base || !follows) { return ERR_MALFORMED; }
+        at[log->segments_count++] = s;
         total += s.size;
     }
     atomic_store_explicit(&log->size_total, total, memory_order_relaxed);
@@ -165,6 +166,7 @@ static enum err take_log(struct wire_reader *r, struct logdir *dir,
     topic[size] = '\0';
     struct log_seed seed = {
         .topic = topic, .partition = wire_i32(r), .config = &dir->options.config};
+    if (seed.partition < 0) { return ERR_MALFORMED; }
     seed.topic_id = wire_uuid(r);
     int64_t start = wire_i64(r), hw = wire_i64(r), leo = wire_i64(r), loose = wire_i64(r);
     uint8_t flags = wire_u8(r);
@@ -181,8 +183,8 @@ static enum err take_log(struct wire_reader *r, struct logdir *dir,
     e = take_segments(r, log);
     if (!e) { e = take_epochs(r, log); }
     if (!e) { e = take_rot(r, log); }
-    bool sound =
-        !e && !r->bad && start >= 0 && start <= leo && hw <= leo && log_active(log)->end == leo;
+    bool sound = !e && !r->bad && start >= 0 && start <= leo && hw >= 0 && hw <= leo &&
+                 log_active(log)->end == leo;
     if (!e && !sound) { e = ERR_MALFORMED; }
     if (e) {
         log_unref(log);

@@ -7,7 +7,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #define JOURNAL_LOGGER "org.apache.kafka.raft.internals.KafkaRaftLog"
 #define JOURNAL_DIR "__cluster_metadata-0"
@@ -56,25 +55,41 @@ static enum err add_leftover(struct journal_files *f, const char *name)
     return ERR_OK;
 }
 
-static bool name_ends(const char *name, const char *suffix)
+/* 'width' digits, stepped over; false when there is anything else or the number is too large. */
+static bool take_digits(const char **at, int width, int64_t max, int64_t *out)
 {
-    size_t n = strlen(name), s = strlen(suffix);
-    return n > s && n < 64 && strcmp(name + n - s, suffix) == 0;
+    int64_t v = 0;
+    for (int i = 0; i < width; i++) {
+        char c = (*at)[i];
+        if (c < '0' || c > '9' || v > (max - (c - '0')) / 10) { return false; }
+        v = v * 10 + (c - '0');
+    }
+    *at += width;
+    *out = v;
+    return true;
 }
 
+/* "<20 digits>.log", "<20 digits>-<10 digits>.checkpoint" and that with ".part": all else that may
+ * lie here (Kafka's quorum-state, a copy that somebody made) is not ours. */
 static enum err on_file(void *ctx, const char *name, bool is_dir)
 {
     struct journal_files *f = ctx;
-    int64_t offset = strtoll(name, NULL, 10);
-    if (is_dir || offset < 0) { return ERR_OK; }
-    if (name_ends(name, ".checkpoint.part")) { return add_leftover(f, name); }
-    if (name_ends(name, ".checkpoint")) {
+    const char *rest = name;
+    int64_t offset = 0, epoch = 0;
+    if (is_dir || !take_digits(&rest, 20, INT64_MAX, &offset)) { return ERR_OK; }
+    bool is_snapshot = *rest == '-';
+    if (is_snapshot) {
+        rest++;
+        if (!take_digits(&rest, 10, INT32_MAX, &epoch)) { return ERR_OK; }
+    }
+    if (is_snapshot && strcmp(rest, ".checkpoint.part") == 0) { return add_leftover(f, name); }
+    if (is_snapshot && strcmp(rest, ".checkpoint") == 0) {
         enum err e = f->snapshot_end >= 0 ? add_leftover(f, f->snapshot) : ERR_OK;
         f->snapshot_end = offset; /* names are sorted: the last is the newest */
         snprintf(f->snapshot, sizeof f->snapshot, "%s", name);
         return e;
     }
-    if (name_ends(name, ".log")) {
+    if (!is_snapshot && strcmp(rest, ".log") == 0) {
         if (f->logs_count == JOURNAL_FILES_MAX) { return ERR_LIMIT; }
         f->logs[f->logs_count++] = offset;
     }
@@ -210,6 +225,9 @@ static enum err journal_load_snapshot(struct journal *j, const struct journal_fi
     enum err e = journal_path(j, path, f->snapshot);
     if (!e) { e = sys_file_open(j->sys, path, SYS_READ, &p.file); }
     if (!e) { e = replay_file(&p, false); }
+    if (!e && (*image)->offset != f->snapshot_end - 1) {
+        e = replay_damage(&p, "no record stands in this snapshot");
+    }
     sys_file_unref(p.file);
     j->next_offset = f->snapshot_end;
     return e;

@@ -65,6 +65,39 @@ def segments():
         put("segment", f"bare-{flags}-{len(tail)}", head + log + tail)
 
 
+def mark(kind, partition, offset, base, pos, hw):
+    return struct.pack(">II16siiqqQq", 0, kind, bytes([1, 2, 3]) + bytes(13), partition, 4, offset, base, pos, hw)
+
+
+def directories():
+    head = b"BBMARKS1" + bytes(56)
+    fold, synced, lowered, start = (mark(kind, 0, kind, 0, 73 * kind, 1) for kind in (2, 1, 3, 4))
+    put("marks", "all-kinds", b"\1" + head + fold + synced + lowered + start)
+    put("marks", "behind-the-end", b"\1" + head + mark(1, 0, 50, 0, 9999, 60) + mark(4, 0, 40, -1, 0, -1))
+    put("marks", "torn", b"\1" + head + synced + synced[:30])
+    put("marks", "damaged", b"\0" + head + synced)
+    text = lambda name: struct.pack(">h", len(name)) + name
+    segment = lambda base, end: struct.pack(">qqQqqqB", base, end, 100, 1700000000000, base, 5, 1)
+    log = lambda name, extra: (text(name) + struct.pack(">i16sqqqqB", 0, bytes(range(16)), 2, 5, 9, -1, 0)
+                               + struct.pack(">I", 2) + segment(0, 4) + segment(4, 9)
+                               + struct.pack(">Iiqiq", 2, 1, 0, 2, 6) + extra)
+    rot = struct.pack(">IqQQqq", 1, 0, 10, 40, 1, 3)
+    body = struct.pack(">QII", 0x42424D414E494631, 1, 2) + log(b"t", bytes(4)) + log(b"u", rot)
+    put("manifest", "two-logs", b"\1" + body + bytes(4))
+    put("manifest", "none", b"\1" + struct.pack(">QII", 0x42424D414E494631, 1, 0) + bytes(4))
+    put("manifest", "damaged", b"\0" + body + bytes(4))
+    put("checkpoint", "three", b"0\n3\na-b 0 17\nt 12 0\n__x.y 3 9223372036854775807\n")
+    put("checkpoint", "wrong-count", b"0\n2\nt 0 1\n")
+    put("checkpoint", "twice", b"0\n2\nt 0 1\nt 0 2\n")
+    folder = HERE.parent / "integration" / "cli" / "data" / "__cluster_metadata-0"
+    file = lambda kind, base, data: struct.pack(">BBH", kind, base, len(data)) + data
+    log = (folder / "00000000000000000000.log").read_bytes()[:4000]
+    put("journal", "log", file(4, 0, log))
+    put("journal", "log-torn", file(4, 0, log[:-7]))
+    put("journal", "odd-names", file(4, 0, log) + file(7, 1, log) + file(6, 2, log[:100]))
+    put("journal", "snapshot", file(5, 9, log) + file(0, 9, b""))
+
+
 def messages(table):
     rows = re.findall(r'\{"(\w+)", (WIRE_\w+), (-?\d+), (-?\d+), (-?\d+), (\d+),', table.read_text())
     place = {row[0]: (i, *row[1:2], *map(int, row[2:])) for i, row in enumerate(rows)}
@@ -101,5 +134,6 @@ if __name__ == "__main__":
     batches()
     state_files()
     segments()
+    directories()
     messages(Path(sys.argv[1]))
     texts()

@@ -267,6 +267,42 @@ static void test_a_damaged_snapshot_stops_the_start(void **state)
     assert_true(exists(f, name));
     damage(f, name, file_size(f, name) - 1, true);
     assert_int_equal(open_again(f), ERR_CORRUPT);
+    damage(f, name, 0, true); /* nothing is left that could be wrong */
+    assert_int_equal(open_again(f), ERR_CORRUPT);
+}
+
+/* Names that are not exactly those of a log file or snapshot are somebody else's. */
+static void test_files_of_other_names_are_left_alone(void **state)
+{
+    static const char *const names[] = {
+        "0.log",
+        "backup.log",
+        "0000000000000000000x.log",
+        "00000000000000000001.log.old",
+        "00000000000000000000-1.log",
+        "99999999999999999999.log",
+        "x0000000000000000009-0000000001.checkpoint",
+        "00000000000000000009-000000000x.checkpoint",
+        "00000000000000000009-9999999999.checkpoint",
+        "00000000000000000009.checkpoint",
+        "old.checkpoint.part",
+        "quorum-state",
+    };
+    struct fixture *f = *state;
+    assert_int_equal(open_again(f), ERR_OK);
+    append(f, "a", 1);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char path[400], command[500];
+        path_of(f, names[i], path);
+        snprintf(command, sizeof command, "echo nonsense > '%s'", path);
+        assert_int_equal(system(command), 0);
+    }
+    assert_int_equal(open_again(f), ERR_OK);
+    assert_int_equal(f->image->offset, 0);
+    snapshot(f);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        assert_true(exists(f, names[i]));
+    }
 }
 
 static void test_a_missing_log_file_stops_the_start(void **state)
@@ -295,6 +331,7 @@ int main(void)
         CASE(test_a_snapshot_replaces_the_log),
         CASE(test_what_a_snapshot_replaced_is_removed_at_the_next_start),
         CASE(test_a_damaged_snapshot_stops_the_start),
+        CASE(test_files_of_other_names_are_left_alone),
         CASE(test_a_missing_log_file_stops_the_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
