@@ -288,6 +288,16 @@ static enum err read_side_files(struct load *l)
     return ERR_OK;
 }
 
+/* On a full disk the next start finds the old ones and recovers the same again: reading and
+ * deleting, which makes room, need no checkpoint. */
+static enum err checkpoint_after_recovery(struct logdir *dir)
+{
+    enum err e = logdir_checkpoint(dir, true);
+    if (e != ERR_NOSPACE) { return e; }
+    log_warn(dir->options.logger, LOGGER_DIR, "%s is full: no checkpoints were written", dir->path);
+    return ERR_OK;
+}
+
 enum err logdir_load(struct logdir *dir)
 {
     struct load l = {.dir = dir};
@@ -308,7 +318,7 @@ enum err logdir_load(struct logdir *dir)
     if (!e) { e = load_all(&l); }
     load_fini(&l);
     if (!e) { e = marks_open(&dir->marks); }
-    if (!e && !dir->stats.was_clean) { e = logdir_checkpoint(dir, true); }
+    if (!e && !dir->stats.was_clean) { e = checkpoint_after_recovery(dir); }
     dir->stats.logs_count = dir->logs_count;
     return e;
 }
