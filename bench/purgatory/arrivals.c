@@ -14,6 +14,8 @@
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdalign.h>
 #include <stdatomic.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -33,7 +35,7 @@ struct request {
     _Atomic(bool) is_answered; /* on_complete has run */
     _Atomic(bool) is_passed; /* the completer is through */
     unsigned char data[DATA_BYTES];
-    struct purg_watch_node nodes[]; /* 'keys' of them */
+    alignas(64) struct purg_watch_node nodes[]; /* 'keys' of them, a line each */
 };
 
 struct arrivals {
@@ -180,7 +182,7 @@ static void owner_sleep(struct arrivals *arrivals, uint64_t now_ns, uint64_t unt
     }
 }
 
-static void request_park(struct arrivals *arrivals, uint64_t number)
+static void request_park(struct arrivals *arrivals, uint64_t number, uint64_t now_ns)
 {
     const struct arrivals_options *options = arrivals->options;
     struct request *request = request_of(arrivals, number);
@@ -197,7 +199,7 @@ static void request_park(struct arrivals *arrivals, uint64_t number)
         request->data[i] = (unsigned char)number;
     }
     purg_op_init(&request->op, &request_type, arrivals->owner);
-    uint64_t deadline_ns = mono_ns() + options->timeout_ms * MS;
+    uint64_t deadline_ns = now_ns + options->timeout_ms * MS;
     must(purg_try_complete_else_watch(arrivals->purgatory, arrivals->owner, &request->op,
                                       request->nodes, keys, options->keys,
                                       deadline_ns) == PURG_PARKED,
@@ -224,7 +226,7 @@ static uint64_t owner_run(struct arrivals *arrivals)
         for (int i = 0; i < 64 && number < count && slot_is_free(arrivals, number) &&
                         arrivals->start_ns + arrivals->at_ns[number] <= now_ns;
              i++) {
-            request_park(arrivals, number++);
+            request_park(arrivals, number++, now_ns);
             if (number == count) {
                 late_ns = mono_ns() - arrivals->start_ns - arrivals->at_ns[count - 1];
             }
@@ -247,7 +249,6 @@ static void arrivals_init(struct arrivals *arrivals, const struct arrivals_optio
     *arrivals = (struct arrivals){.options = options};
     schedule_make(arrivals);
     arrivals->slot_size = sizeof(struct request) + options->keys * sizeof(struct purg_watch_node);
-    arrivals->slot_size = (arrivals->slot_size + 63) / 64 * 64;
     /* No request stays longer than its timeout and a little. */
     double stay_ms = 2.0 * (double)(options->timeout_ms + AFTER_MS) + 100;
     arrivals->slots_count = (uint64_t)(options->per_second * stay_ms / 1000) + 1024;

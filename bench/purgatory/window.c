@@ -9,7 +9,9 @@
  * lane reads the clock and steps its owner, as a broker's loop does. Delays are 30 to 60 s, so no
  * deadline comes. Operations lie in one slab that is reused in order, as the broker's do. */
 #include <pthread.h>
+#include <stdalign.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "bench_purgatory.h"
 #include "common.h"
@@ -21,8 +23,8 @@
 
 struct item {
     struct purg_op op; /* first */
-    struct purg_watch_node nodes[KEYS_MAX];
     _Atomic(bool) is_ready;
+    alignas(64) struct purg_watch_node nodes[]; /* a line each */
 };
 
 struct window {
@@ -38,6 +40,31 @@ struct lane {
     uint64_t elapsed_ns;
     uint64_t completed;
 };
+
+/* Items in the order of their serial numbers, used again in that order. */
+struct slab {
+    unsigned char *items;
+    size_t item_size;
+    uint64_t mask; /* their number, less one */
+};
+
+static struct slab slab_new(uint64_t outstanding, size_t keys)
+{
+    struct slab slab = {.item_size = sizeof(struct item) + keys * sizeof(struct purg_watch_node)};
+    /* More than outstanding: one is used again only after its on_complete. */
+    while (slab.mask < outstanding + STEP_EVERY) {
+        slab.mask = 2 * slab.mask + 1;
+    }
+    slab.items = aligned_alloc(64, (slab.mask + 1) * slab.item_size);
+    must(slab.items != NULL, "memory");
+    memset(slab.items, 0, (slab.mask + 1) * slab.item_size); /* no page faults later */
+    return slab;
+}
+
+static struct item *item_of(const struct slab *slab, uint64_t serial)
+{
+    return (struct item *)(void *)(slab->items + (serial & slab->mask) * slab->item_size);
+}
 
 static bool item_try(struct purg_op *op)
 {
@@ -74,7 +101,7 @@ static void park(const struct lane *lane, struct purg_owner *owner, struct item 
 }
 
 /* Turns until the time is over. */
-static void lane_run(struct lane *lane, struct purg_owner *owner, struct item *items, size_t slots,
+static void lane_run(struct lane *lane, struct purg_owner *owner, const struct slab *slab,
                      uint64_t outstanding)
 {
     const struct window *window = lane->window;
@@ -85,11 +112,10 @@ static void lane_run(struct lane *lane, struct purg_owner *owner, struct item *i
     while (now_ns < end_ns) {
         for (size_t i = 0; i < STEP_EVERY; i++, serial++) {
             uint64_t oldest = serial - outstanding;
-            atomic_store_explicit(&items[oldest & (slots - 1)].is_ready, true,
-                                  memory_order_relaxed);
+            atomic_store_explicit(&item_of(slab, oldest)->is_ready, true, memory_order_relaxed);
             lane->completed += purg_check(window->purgatory, owner,
                                           key_of(lane, oldest, oldest % window->options->keys));
-            park(lane, owner, &items[serial & (slots - 1)], serial, now_ns);
+            park(lane, owner, item_of(slab, serial), serial, now_ns);
         }
         now_ns = mono_ns();
         purg_owner_step(owner, now_ns);
@@ -103,28 +129,23 @@ static void *lane_main(void *arg)
     struct lane *lane = arg;
     const struct window *window = lane->window;
     uint64_t outstanding = window->options->outstanding / window->options->threads;
+    struct slab slab = slab_new(outstanding, window->options->keys);
     uint64_t now_ns = mono_ns();
     struct purg_owner *owner =
         purg_owner_create(&window->options->env, &(struct purg_owner_options){.start_ns = now_ns});
-    /* More slots than outstanding: one is reused only after its on_complete. */
-    size_t slots = 1;
-    while (slots < outstanding + 2 * STEP_EVERY) {
-        slots *= 2;
-    }
-    struct item *items = aligned_alloc(64, slots * sizeof *items);
-    must(owner && items, "memory");
+    must(owner != NULL, "memory");
     for (uint64_t serial = 0; serial < outstanding; serial++) {
-        park(lane, owner, &items[serial & (slots - 1)], serial, now_ns);
+        park(lane, owner, item_of(&slab, serial), serial, now_ns);
     }
     pthread_barrier_wait(&lane->window->start);
-    lane_run(lane, owner, items, slots, outstanding);
+    lane_run(lane, owner, &slab, outstanding);
     pthread_barrier_wait(&lane->window->start);
     purg_owner_shutdown(owner);
     while (!purg_owner_is_idle(owner)) {
         purg_owner_step(owner, now_ns);
     }
     purg_owner_destroy(owner);
-    free(items);
+    free(slab.items);
     return NULL;
 }
 

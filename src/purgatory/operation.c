@@ -49,6 +49,8 @@
 #define REASON_MASK (3u << REASON_SHIFT)
 #define REF 256u
 
+#define NODES_AHEAD 4u /* fetched before a try */
+
 _Static_assert(sizeof(struct purg_watch_node) == PURG_CACHE_LINE, "a node is one cache line");
 _Static_assert(sizeof(struct purg_op) <= 2 * PURG_CACHE_LINE, "an operation is two cache lines");
 _Static_assert(PURG_SHUTDOWN <= REASON_MASK >> REASON_SHIFT, "a reason fits its bits");
@@ -69,10 +71,16 @@ static uint32_t ended(uint32_t state, enum purg_reason reason)
     return state | DONE | ((uint32_t)reason << REASON_SHIFT);
 }
 
-/* Drops a reference; true if it was the last of an ended operation [OP-4]. */
+/* Drops a reference; true if it was the last of an ended operation [OP-4]. After DONE references
+ * only go: if there is one, it is ours, and nobody else can move the word any more. */
 static bool ref_drop(struct purg_op *op)
 {
-    uint32_t state = atomic_fetch_sub_explicit(&op->state, REF, memory_order_acq_rel) - REF;
+    uint32_t state = state_load(op);
+    if ((state & DONE) && state < 2 * REF) {
+        atomic_store_explicit(&op->state, state - REF, memory_order_relaxed);
+        return true;
+    }
+    state = atomic_fetch_sub_explicit(&op->state, REF, memory_order_acq_rel) - REF;
     return (state & DONE) && state < REF;
 }
 
@@ -190,6 +198,14 @@ static enum verdict try_until_settled(struct purg_op *op, uint32_t drop)
 
 bool purg_op_check(struct purg_op *op, struct purg_owner *self)
 {
+    /* What ending it will touch. */
+    for (uint32_t i = 0; i < op->nodes_count && i < NODES_AHEAD; i++) {
+        __builtin_prefetch(&op->nodes[i].next, 1);
+    }
+    if (self == op->owner) { /* else the timer is another thread's */
+        __builtin_prefetch(op->timer.link.next, 1);
+        __builtin_prefetch(op->timer.link.prev, 1);
+    }
     enum verdict verdict = try_until_settled(op, REF);
     if (verdict == VERDICT_WAITS) { return false; /* no reference any more */ }
     if (verdict == VERDICT_WON) { purg_unlink_all(op); } /* [OP-5] */

@@ -20,15 +20,17 @@
 #include "purgatory/purg_int.h"
 
 #define WALK_BATCH 32
+#define KEYS_AHEAD 8 /* whose buckets are fetched at a time */
 #define BUCKETS_MIN 8u
 
 struct shard {
     _Alignas(PURG_CACHE_LINE) struct purg_mutex mutex;
+    /* Written under the lock; read without it only to prefetch, where a stale value does no harm. */
     union {
         struct purg_watch_node *one; /* buckets_mask == 0 */
-        struct purg_watch_node **table; /* otherwise */
+        _Atomic(struct purg_watch_node **) table; /* otherwise */
     } buckets;
-    uint32_t buckets_mask;
+    _Atomic(uint32_t) buckets_mask; /* set after the table */
     uint32_t keys_count;
     /* Written under the lock, read by the metrics without it. */
     _Atomic(uint32_t) nodes_count;
@@ -37,19 +39,24 @@ struct shard {
 
 struct purgatory {
     struct purg_env env;
-    uint64_t (*hash)(struct purg_key key);
+    uint64_t (*hash)(struct purg_key key); /* NULL: hash_default */
     struct shard *shards;
     uint32_t shards_mask;
     _Atomic(uintptr_t) grower; /* 0: none; another shard then grows later */
     _Alignas(PURG_CACHE_LINE) _Atomic(uint64_t) expirations;
 };
 
-static uint64_t hash_default(struct purg_key key)
+static uint64_t hash_default(const struct purg_key *key)
 {
-    uint64_t h = key.hi * 0x9e3779b97f4a7c15u;
-    h = (h ^ (h >> 32) ^ key.lo) * 0xbf58476d1ce4e5b9u;
-    h = (h ^ (h >> 29) ^ key.sub) * 0x94d049bb133111ebu;
+    uint64_t h = key->hi * 0x9e3779b97f4a7c15u;
+    h = (h ^ (h >> 32) ^ key->lo) * 0xbf58476d1ce4e5b9u;
+    h = (h ^ (h >> 29) ^ key->sub) * 0x94d049bb133111ebu;
     return h ^ (h >> 32);
+}
+
+static uint64_t hash_of(const struct purgatory *purgatory, const struct purg_key *key)
+{
+    return purgatory->hash ? purgatory->hash(*key) : hash_default(key);
 }
 
 /* The low half of the hash chooses the bucket, the high half the shard. */
@@ -58,10 +65,30 @@ static struct shard *shard_of(const struct purgatory *purgatory, uint64_t hash)
     return &purgatory->shards[(uint32_t)(hash >> 32) & purgatory->shards_mask];
 }
 
+static uint32_t mask_of(const struct shard *shard)
+{
+    return atomic_load_explicit(&shard->buckets_mask, memory_order_relaxed);
+}
+
+static struct purg_watch_node **table_of(const struct shard *shard)
+{
+    return atomic_load_explicit(&shard->buckets.table, memory_order_relaxed);
+}
+
 static struct purg_watch_node **bucket_of(struct shard *shard, uint64_t hash)
 {
-    if (shard->buckets_mask == 0) { return &shard->buckets.one; }
-    return &shard->buckets.table[(uint32_t)hash & shard->buckets_mask];
+    uint32_t mask = mask_of(shard);
+    return mask == 0 ? &shard->buckets.one : &table_of(shard)[(uint32_t)hash & mask];
+}
+
+/* Without the lock: fetches the bucket early, so that its latency passes beside other work. */
+static void bucket_prefetch(const struct shard *shard, uint64_t hash)
+{
+    uint32_t mask = atomic_load_explicit(&shard->buckets_mask, memory_order_acquire);
+    if (mask != 0) {
+        uintptr_t at = (uintptr_t)table_of(shard);
+        __builtin_prefetch((void *)(at + ((uint32_t)hash & mask) * sizeof(void *)), 1);
+    }
 }
 
 static void shard_lock(const struct purgatory *purgatory, struct shard *shard)
@@ -131,31 +158,30 @@ static size_t table_size(uint32_t mask)
 
 static void table_free(const struct purgatory *purgatory, struct shard *shard)
 {
-    if (shard->buckets_mask != 0) {
-        purgatory->env.free(purgatory->env.ctx, shard->buckets.table,
-                            table_size(shard->buckets_mask));
+    if (mask_of(shard) != 0) {
+        purgatory->env.free(purgatory->env.ctx, table_of(shard), table_size(mask_of(shard)));
     }
 }
 
 /* Doubles the buckets, if there is memory. */
 static void table_double(const struct purgatory *purgatory, struct shard *shard)
 {
-    uint32_t mask = shard->buckets_mask ? shard->buckets_mask * 2 + 1 : BUCKETS_MIN - 1;
+    uint32_t old = mask_of(shard);
+    uint32_t mask = old ? old * 2 + 1 : BUCKETS_MIN - 1;
     struct purg_watch_node **table =
         purgatory->env.alloc(purgatory->env.ctx, table_size(mask), PURG_CACHE_LINE);
     if (!table) { return; }
-    for (uint32_t i = 0; i <= shard->buckets_mask; i++) {
-        struct purg_watch_node *head =
-            shard->buckets_mask ? shard->buckets.table[i] : shard->buckets.one;
+    for (uint32_t i = 0; i <= old; i++) {
+        struct purg_watch_node *head = old ? table_of(shard)[i] : shard->buckets.one;
         while (head) {
             struct purg_watch_node *next = head->chain_next;
-            chain_add(&table[(uint32_t)purgatory->hash(head->key) & mask], head);
+            chain_add(&table[(uint32_t)hash_of(purgatory, &head->key) & mask], head);
             head = next;
         }
     }
     table_free(purgatory, shard);
-    shard->buckets.table = table;
-    shard->buckets_mask = mask;
+    atomic_store_explicit(&shard->buckets.table, table, memory_order_relaxed);
+    atomic_store_explicit(&shard->buckets_mask, mask, memory_order_release);
 }
 
 static void table_grow(struct purgatory *purgatory, struct shard *shard)
@@ -190,8 +216,8 @@ static void node_link(struct purgatory *purgatory, struct shard *shard, uint64_t
     node->next = node;
     node->prev = node;
     shard->keys_count++;
-    /* About half full at most: each other key in the chain is a cache miss. */
-    if (2 * (uint64_t)shard->keys_count > (uint64_t)shard->buckets_mask + 2) {
+    /* A quarter full at most: each other key in the chain is a cache miss. */
+    if (4 * (uint64_t)shard->keys_count > (uint64_t)mask_of(shard) + 2) {
         table_grow(purgatory, shard);
     }
     chain_add(bucket_of(shard, hash), node);
@@ -219,15 +245,48 @@ static void node_unlink(struct shard *shard, struct purg_watch_node *node)
     count_node(shard, node, UINT32_MAX);
 }
 
+/* Hashes at most KEYS_AHEAD nodes' keys and fetches their buckets. Returns how many. */
+static size_t nodes_hash(const struct purgatory *purgatory, const struct purg_watch_node *nodes,
+                         size_t count, uint64_t *hashes)
+{
+    if (count > KEYS_AHEAD) { count = KEYS_AHEAD; }
+    for (size_t i = 0; i < count; i++) {
+        hashes[i] = hash_of(purgatory, &nodes[i].key);
+        bucket_prefetch(shard_of(purgatory, hashes[i]), hashes[i]);
+    }
+    return count;
+}
+
 void purg_unlink_all(struct purg_op *op)
 {
     struct purgatory *purgatory = op->purgatory;
-    for (uint32_t i = 0; i < op->nodes_count; i++) {
-        struct purg_watch_node *node = &op->nodes[i];
-        struct shard *shard = shard_of(purgatory, purgatory->hash(node->key));
-        shard_lock(purgatory, shard);
-        node_unlink(shard, node);
-        shard_unlock(purgatory, shard);
+    uint64_t hashes[KEYS_AHEAD];
+    size_t ahead;
+    for (size_t at = 0; at < op->nodes_count; at += ahead) {
+        struct purg_watch_node *nodes = &op->nodes[at];
+        ahead = nodes_hash(purgatory, nodes, op->nodes_count - at, hashes);
+        for (size_t i = 0; i < ahead; i++) {
+            struct shard *shard = shard_of(purgatory, hashes[i]);
+            shard_lock(purgatory, shard);
+            node_unlink(shard, &nodes[i]);
+            shard_unlock(purgatory, shard);
+        }
+    }
+}
+
+/* Links all nodes of an operation that is being parked. */
+static void link_all(struct purgatory *purgatory, struct purg_watch_node *nodes, size_t count)
+{
+    uint64_t hashes[KEYS_AHEAD];
+    size_t ahead;
+    for (size_t at = 0; at < count; at += ahead) {
+        ahead = nodes_hash(purgatory, &nodes[at], count - at, hashes);
+        for (size_t i = 0; i < ahead; i++) {
+            struct shard *shard = shard_of(purgatory, hashes[i]);
+            shard_lock(purgatory, shard);
+            node_link(purgatory, shard, hashes[i], &nodes[at + i]);
+            shard_unlock(purgatory, shard);
+        }
     }
 }
 
@@ -245,7 +304,7 @@ struct purgatory *purg_create(const struct purg_env *env, const struct purg_opti
     struct purgatory *purgatory = env->alloc(env->ctx, sizeof *purgatory, PURG_CACHE_LINE);
     if (!purgatory) { return NULL; }
     purgatory->env = *env;
-    purgatory->hash = options->hash ? options->hash : hash_default;
+    purgatory->hash = options->hash;
     purgatory->shards_mask = count - 1;
     purgatory->shards = env->alloc(env->ctx, count * sizeof *purgatory->shards, PURG_CACHE_LINE);
     uint32_t made = 0;
@@ -307,12 +366,8 @@ enum purg_outcome purg_try_complete_else_watch(struct purgatory *purgatory, stru
     purg_op_begin_park(op);
     for (size_t i = 0; i < keys_count; i++) {
         nodes[i] = (struct purg_watch_node){.key = keys[i], .op = op};
-        uint64_t hash = purgatory->hash(keys[i]);
-        struct shard *shard = shard_of(purgatory, hash);
-        shard_lock(purgatory, shard);
-        node_link(purgatory, shard, hash, &nodes[i]);
-        shard_unlock(purgatory, shard);
     }
+    link_all(purgatory, nodes, keys_count);
     if (self == op->owner) { purg_owner_arm(self, op); }
     return purg_op_settle(op, self);
 }
@@ -374,8 +429,10 @@ static size_t walk_treat(struct walk *walk)
 static void walk_begin(struct walk *walk, struct purg_watch_node *head)
 {
     struct purg_watch_node *stop = walk_collect(walk, head, head);
-    if (stop == head) { return; }
-    walk->has_markers = true;
+    walk->has_markers = stop != head;
+    if (!walk->has_markers) { return; }
+    walk->cursor = (struct purg_watch_node){.key = head->key};
+    walk->end = (struct purg_watch_node){.key = head->key};
     ring_insert_before(head, &walk->end);
     ring_insert_before(stop, &walk->cursor);
 }
@@ -398,17 +455,15 @@ static void walk_continue(struct walk *walk)
 static size_t walk_run(struct walk *walk, const struct purg_key *key)
 {
     struct purgatory *purgatory = walk->purgatory;
-    uint64_t hash = purgatory->hash(*key);
+    uint64_t hash = hash_of(purgatory, key);
     walk->shard = shard_of(purgatory, hash);
+    bucket_prefetch(walk->shard, hash);
     shard_lock(purgatory, walk->shard); /* [OP-8] also when nobody watches: orders us and a link */
     struct purg_watch_node *head = ring_find(walk->shard, hash, key);
     if (!head) {
         shard_unlock(purgatory, walk->shard);
         return 0;
     }
-    walk->has_markers = false;
-    walk->cursor = (struct purg_watch_node){.key = *key};
-    walk->end = (struct purg_watch_node){.key = *key};
     walk_begin(walk, head);
     shard_unlock(purgatory, walk->shard);
     size_t ended = walk_treat(walk);

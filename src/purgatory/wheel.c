@@ -129,9 +129,21 @@ static void place_stray(struct purg_wheel *wheel, struct purg_timer *timer)
     link_add_tail(&wheel->stray, &timer->link);
 }
 
+/* time_ns / tick_ns. A division is slow; multiplied by the inverse, 2^64 / tick_ns, it is at most one
+ * too small. The inverse is the last tick, too. */
+static uint64_t ticks_before(const struct purg_wheel *wheel, uint64_t time_ns)
+{
+#ifdef __SIZEOF_INT128__
+    uint64_t tick = (uint64_t)(((unsigned __int128)time_ns * wheel->tick_max) >> 64);
+    return tick + (time_ns - tick * wheel->tick_ns >= wheel->tick_ns);
+#else
+    return time_ns / wheel->tick_ns;
+#endif
+}
+
 static void place(struct purg_wheel *wheel, struct purg_timer *timer)
 {
-    uint64_t tick = timer->deadline_ns / wheel->tick_ns;
+    uint64_t tick = ticks_before(wheel, timer->deadline_ns);
     tick += tick * wheel->tick_ns != timer->deadline_ns; /* [WHL-1] rounded up */
     if (tick <= wheel->tick) {
         link_add_tail(&wheel->due, &timer->link);
@@ -184,12 +196,12 @@ static void list_emptied(struct purg_wheel *wheel, const struct purg_link *head)
 bool purg_timer_remove(struct purg_wheel *wheel, struct purg_timer *timer)
 {
     struct purg_link *next = timer->link.next;
+    struct purg_link *prev = timer->link.prev;
     if (!next) { return false; }
     link_remove(&timer->link);
     wheel->timers_count--;
-    if (link_is_empty(next)) { /* then it is the list's head */
-        list_emptied(wheel, next);
-    }
+    /* Both are the list's head. Looking into a neighbour instead would wait for its memory. */
+    if (next == prev) { list_emptied(wheel, next); }
     return true;
 }
 
