@@ -2,7 +2,7 @@
 # setup.sh build|test|check - installs the Debian packages that a step needs and that are missing. Quiet and quick when nothing is.
 set -eu
 build="gcc libc6-dev cmake ninja-build pkg-config python3 libisal-dev zlib1g-dev libsnappy-dev liblz4-dev libzstd-dev librdkafka-dev libjansson-dev libmicrohttpd-dev"
-tests="libcmocka-dev libuv1-dev kcat maven openjdk-17-jdk-headless python3-venv python3-pip strace"
+tests="libcmocka-dev libuv1-dev kcat maven openjdk-17-jdk-headless python3-venv python3-pip strace spin"
 check="clang clang-format clang-tidy libclang-rt-14-dev"
 case "${1:-build}" in
 build) want="$build" ;;
