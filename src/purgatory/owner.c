@@ -13,6 +13,11 @@
 #include "purgatory/purg_int.h"
 
 #define ASLEEP ((uintptr_t)1)
+#ifdef PURG_MUTANT_RACE /* planted bug: what was written before a post is not published by it */
+#define POST_ORDER memory_order_relaxed
+#else
+#define POST_ORDER memory_order_release
+#endif
 #define STEP_ROUNDS_MAX 16 /* then the loop gets its turn, even if others keep posting */
 
 struct purg_owner {
@@ -76,8 +81,8 @@ void purg_owner_post(struct purg_owner *owner, struct purg_op *op)
     uintptr_t head = atomic_load_explicit(&owner->inbox, memory_order_relaxed);
     do {
         op->queue_next = head == ASLEEP ? NULL : (struct purg_op *)head;
-    } while (!atomic_compare_exchange_weak_explicit(&owner->inbox, &head, (uintptr_t)op,
-                                                    memory_order_release, memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&owner->inbox, &head, (uintptr_t)op, POST_ORDER,
+                                                    memory_order_relaxed));
     /* From here on the operation is the owner's. */
     if (head == ASLEEP && owner->wake) { owner->wake(owner->wake_ctx); }
 }

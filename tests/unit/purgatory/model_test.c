@@ -67,7 +67,7 @@ static void op_complete(struct purg_op *op, enum purg_reason reason)
     assert_true(m.is_stepping);
     if (reason == PURG_EXPIRED) { /* nobody else said so: then it is due, and was parked */
         assert_int_equal(it->phase, PARKED);
-        assert_true(it->deadline_ns <= m.now_ns);
+        assert_true(it->deadline_ns <= m.now_ns); /* never early */
         m.expirations++;
     } else {
         assert_int_equal(it->phase, ENDED); /* once */
@@ -283,12 +283,103 @@ static void test_parking_needs_no_memory(void **state)
     run(202, (struct purg_options){.shards = 1}, 2);
 }
 
+/* Case C25: operations over many keys of which one is busy. Where completed ones stayed linked under
+ * the quiet keys, memory would rise and the count would not return to zero. */
+#define QUIET_KEYS 500
+#define WIDE_OPS 20
+#define ROUNDS 100
+
+struct wide_op {
+    struct purg_op op; /* first */
+    struct purg_watch_node nodes[QUIET_KEYS];
+    size_t completions;
+};
+
+static bool wide_try(struct purg_op *op)
+{
+    (void)op;
+    return m.events[0] % 2 == 1;
+}
+
+static void wide_complete(struct purg_op *op, enum purg_reason reason)
+{
+    (void)reason;
+    ((struct wide_op *)(void *)op)->completions++;
+}
+
+static const struct purg_op_type wide_type = {"wide", wide_try, wide_complete};
+
+/* One round: all are parked, and end in the way that is this round's. */
+static void wide_round(struct wide_op *ops, const struct purg_key *keys, size_t round)
+{
+    for (size_t i = 0; i < WIDE_OPS; i++) {
+        purg_op_init(&ops[i].op, &wide_type, m.owners[0]);
+        assert_int_equal(purg_try_complete_else_watch(m.purgatory, m.owners[0], &ops[i].op,
+                                                      ops[i].nodes, keys, QUIET_KEYS,
+                                                      m.now_ns + TICK_NS),
+                         PURG_PARKED);
+    }
+    assert_int_equal(purg_size(m.purgatory), WIDE_OPS * QUIET_KEYS);
+    switch (round % 4) {
+    case 0:
+        m.events[0]++;
+        assert_int_equal(purg_check(m.purgatory, m.owners[0], keys[0]), WIDE_OPS);
+        m.events[0]++;
+        break;
+    case 1:
+        assert_int_equal(purg_cancel_key(m.purgatory, NULL, keys[round], PURG_CANCELLED), WIDE_OPS);
+        break;
+    case 2:
+        for (size_t i = 0; i < WIDE_OPS; i++) {
+            assert_true(purg_op_cancel(&ops[i].op, m.owners[0], PURG_CANCELLED));
+        }
+        break;
+    default:
+        m.now_ns += 2 * TICK_NS; /* all expire */
+    }
+    if (round % 4 != 3) { assert_int_equal(purg_size(m.purgatory), 0); /* before any step */ }
+    purg_owner_step(m.owners[0], m.now_ns);
+    assert_int_equal(purg_size(m.purgatory), 0);
+    assert_int_equal(purg_delayed(m.purgatory), 0);
+    assert_true(purg_owner_is_idle(m.owners[0]));
+}
+
+static void test_completed_operations_leave_nothing_under_quiet_keys_c25(void **state)
+{
+    (void)state;
+    static struct wide_op ops[WIDE_OPS];
+    static struct purg_key keys[QUIET_KEYS];
+    memset(&m, 0, sizeof m);
+    struct purg_env env = test_env_table(&m.env);
+    for (size_t i = 0; i < QUIET_KEYS; i++) {
+        keys[i] = key_of(i);
+    }
+    m.purgatory = purg_create(&env, &(struct purg_options){.shards = 16});
+    m.owners[0] = purg_owner_create(&env, &(struct purg_owner_options){.tick_ns = TICK_NS});
+    assert_non_null(m.purgatory);
+    assert_non_null(m.owners[0]);
+    size_t bytes = 0;
+    for (size_t round = 0; round < ROUNDS; round++) {
+        wide_round(ops, keys, round);
+        if (round == 0) { bytes = m.env.bytes_used; }
+        assert_int_equal(m.env.bytes_used, bytes);
+    }
+    for (size_t i = 0; i < WIDE_OPS; i++) {
+        assert_int_equal(ops[i].completions, ROUNDS);
+    }
+    assert_int_equal(purg_expirations(m.purgatory), WIDE_OPS * ROUNDS / 4);
+    purg_owner_destroy(m.owners[0]);
+    purg_destroy(m.purgatory);
+    assert_int_equal(m.env.bytes_used, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_schedules_agree_with_the_model),
         cmocka_unit_test(test_keys_that_collide_are_told_apart),
         cmocka_unit_test(test_parking_needs_no_memory),
+        cmocka_unit_test(test_completed_operations_leave_nothing_under_quiet_keys_c25),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

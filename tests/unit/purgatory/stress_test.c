@@ -1,9 +1,10 @@
 /* stress_test.c - many threads at once: exactly once, none lost, nothing left. Run under TSan too.
  *
- * Two owners with threads of their own park, check, cancel and complete; a reaper owns what the
- * other threads park; those threads publish events and cancel keys. Each operation waits until
- * the version of its key reaches a target. Afterwards every key's events have been checked, so an
- * operation that still waits although its target was reached is a lost wake-up. */
+ * From 2 to 16 threads: owners with threads of their own park, check, cancel and complete; a reaper
+ * owns what the other threads park; those threads publish events and cancel keys. Each operation
+ * waits until the version of its key reaches a target. Afterwards every key's events have been
+ * checked, so an operation that still waits although its target was reached is a lost wake-up.
+ * In the end nothing is linked and all memory is back (case C25). */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -11,9 +12,9 @@
 
 #include "purgatory/reaper.h"
 
-#define OWNERS 2
-#define ACTORS 3 /* threads without a loop */
-#define OPS_EACH 20000
+#define OWNERS_MAX 4
+#define THREADS_MAX 16
+#define OPS 48000 /* of all threads together */
 #define KEYS 24
 #define KEYS_PER_OP 3
 #define PARKED_MAX 400 /* per thread, so that keys keep short lists */
@@ -37,17 +38,21 @@ struct waker { /* how an owner's thread sleeps */
 
 struct stress {
     struct purg_env env;
+    size_t owners_count; /* threads below are owners' */
+    size_t threads_count;
+    size_t ops_each;
+    _Atomic(size_t) bytes_used;
     struct purgatory *purgatory;
-    struct purg_owner *owners[OWNERS];
+    struct purg_owner *owners[OWNERS_MAX];
     struct purg_reaper *reaper;
     _Atomic(uint64_t) versions[KEYS];
-    _Atomic(uint32_t) completions[(OWNERS + ACTORS) * OPS_EACH];
-    _Atomic(int64_t) parked[OWNERS + ACTORS];
+    _Atomic(uint32_t) completions[OPS];
+    _Atomic(int64_t) parked[THREADS_MAX];
     _Atomic(uint64_t) reasons[PURG_SHUTDOWN + 1];
     _Atomic(uint64_t) done_at_once;
     _Atomic(uint64_t) lost;
     _Atomic(bool) is_ending;
-    struct waker wakers[OWNERS];
+    struct waker wakers[OWNERS_MAX];
 };
 
 static struct stress s;
@@ -116,14 +121,14 @@ static void park_one(size_t thread, uint64_t number, struct purg_owner *self, ui
     for (size_t i = 0; i < keys_count; i++) {
         keys[i] = key_of(test_random(seed) % KEYS);
     }
-    it->number = thread * OPS_EACH + number;
+    it->number = thread * s.ops_each + number;
     it->key = (size_t)keys[test_random(seed) % keys_count].lo;
     it->target = atomic_load(&s.versions[it->key]) + test_random(seed) % 4;
     it->thread = thread;
     struct purg_owner *owner = self;
     if (!self || test_random(seed) % 8 == 0) { /* some go to another thread's owner */
-        size_t i = test_random(seed) % (OWNERS + 1);
-        owner = i < OWNERS ? s.owners[i] : purg_reaper_owner(s.reaper);
+        size_t i = test_random(seed) % (s.owners_count + 1);
+        owner = i < s.owners_count ? s.owners[i] : purg_reaper_owner(s.reaper);
     }
     uint64_t deadline_ns = PURG_NEVER;
     if (test_random(seed) % 2 == 0) {
@@ -159,7 +164,7 @@ static void *actor_main(void *arg)
 {
     size_t thread = *(const size_t *)arg;
     uint64_t seed = thread;
-    for (uint64_t number = 0; number < OPS_EACH;) {
+    for (uint64_t number = 0; number < s.ops_each;) {
         if (atomic_load(&s.parked[thread]) < PARKED_MAX) {
             park_one(thread, number++, NULL, &seed);
         }
@@ -174,8 +179,8 @@ static void *owner_main(void *arg)
     uint64_t seed = thread;
     uint64_t number = 0;
     struct purg_owner *self = s.owners[thread];
-    while (number < OPS_EACH || !atomic_load(&s.is_ending)) {
-        for (int i = 0; i < 20 && number < OPS_EACH; i++) {
+    while (number < s.ops_each || !atomic_load(&s.is_ending)) {
+        for (int i = 0; i < 20 && number < s.ops_each; i++) {
             if (atomic_load(&s.parked[thread]) < PARKED_MAX) {
                 park_one(thread, number++, self, &seed);
             }
@@ -183,7 +188,7 @@ static void *owner_main(void *arg)
         }
         uint64_t now_ns = s.env.now_ns(NULL);
         uint64_t next_ns = purg_owner_step(self, now_ns);
-        if (number == OPS_EACH && next_ns > now_ns) {
+        if (number == s.ops_each && next_ns > now_ns) {
             uint64_t limit_ns = now_ns + 5 * MS; /* to look at is_ending */
             waker_sleep(&s.wakers[thread], next_ns < limit_ns ? next_ns : limit_ns);
         }
@@ -191,12 +196,32 @@ static void *owner_main(void *arg)
     return NULL;
 }
 
-static void stress_start(void)
+static void *counting_alloc(void *ctx, size_t size, size_t align)
 {
+    atomic_fetch_add(&s.bytes_used, size);
+    struct purg_env env = purg_env_pthread();
+    return env.alloc(ctx, size, align);
+}
+
+static void counting_free(void *ctx, void *memory, size_t size)
+{
+    atomic_fetch_sub(&s.bytes_used, size);
+    struct purg_env env = purg_env_pthread();
+    env.free(ctx, memory, size);
+}
+
+static void stress_start(size_t threads_count)
+{
+    memset(&s, 0, sizeof s);
     s.env = purg_env_pthread();
+    s.env.alloc = counting_alloc;
+    s.env.free = counting_free;
+    s.threads_count = threads_count;
+    s.owners_count = threads_count / 2 < OWNERS_MAX ? threads_count / 2 : OWNERS_MAX;
+    s.ops_each = OPS / threads_count;
     s.purgatory = purg_create(&s.env, &(struct purg_options){.shards = 8});
     assert_non_null(s.purgatory);
-    for (size_t i = 0; i < OWNERS; i++) {
+    for (size_t i = 0; i < s.owners_count; i++) {
         pthread_mutex_init(&s.wakers[i].mutex, NULL);
         pthread_cond_init(&s.wakers[i].cond, NULL);
         s.owners[i] =
@@ -213,7 +238,7 @@ static void stress_start(void)
 /* No other thread runs any more: this one is each owner's. */
 static void stress_end(void)
 {
-    for (size_t i = 0; i < OWNERS; i++) {
+    for (size_t i = 0; i < s.owners_count; i++) {
         purg_owner_shutdown(s.owners[i]);
         while (!purg_owner_is_idle(s.owners[i])) {
             purg_owner_step(s.owners[i], s.env.now_ns(NULL));
@@ -225,27 +250,31 @@ static void stress_end(void)
     purg_reaper_stop(s.reaper);
 }
 
-static void test_each_operation_ends_exactly_once_on_many_threads(void **state)
+static void run_threads(void)
 {
-    (void)state;
-    stress_start();
-    pthread_t threads[OWNERS + ACTORS];
-    size_t numbers[OWNERS + ACTORS];
-    for (size_t i = 0; i < OWNERS + ACTORS; i++) {
+    pthread_t threads[THREADS_MAX];
+    size_t numbers[THREADS_MAX];
+    for (size_t i = 0; i < s.threads_count; i++) {
         numbers[i] = i;
-        assert_int_equal(
-            pthread_create(&threads[i], NULL, i < OWNERS ? owner_main : actor_main, &numbers[i]),
-            0);
+        assert_int_equal(pthread_create(&threads[i], NULL,
+                                        i < s.owners_count ? owner_main : actor_main, &numbers[i]),
+                         0);
     }
-    for (size_t i = OWNERS; i < OWNERS + ACTORS; i++) {
+    for (size_t i = s.owners_count; i < s.threads_count; i++) {
         pthread_join(threads[i], NULL);
     }
     atomic_store(&s.is_ending, true);
-    for (size_t i = 0; i < OWNERS; i++) {
+    for (size_t i = 0; i < s.owners_count; i++) {
         pthread_join(threads[i], NULL);
     }
+}
+
+static void run(size_t threads_count)
+{
+    stress_start(threads_count);
+    run_threads();
     stress_end();
-    for (size_t i = 0; i < (OWNERS + ACTORS) * OPS_EACH; i++) {
+    for (size_t i = 0; i < s.threads_count * s.ops_each; i++) {
         assert_int_equal(atomic_load(&s.completions[i]), 1);
     }
     assert_int_equal(atomic_load(&s.lost), 0);
@@ -253,16 +282,27 @@ static void test_each_operation_ends_exactly_once_on_many_threads(void **state)
     assert_int_equal(purg_delayed(s.purgatory), 0);
     assert_int_equal(purg_expirations(s.purgatory), atomic_load(&s.reasons[PURG_EXPIRED]));
     purg_destroy(s.purgatory);
-    print_message("at once %zu, events %zu, expired %zu, cancelled %zu, shutdown %zu\n",
-                  (size_t)s.done_at_once, (size_t)s.reasons[PURG_EVENT],
-                  (size_t)s.reasons[PURG_EXPIRED], (size_t)s.reasons[PURG_CANCELLED],
-                  (size_t)s.reasons[PURG_SHUTDOWN]);
+    assert_int_equal(atomic_load(&s.bytes_used), 0);
+    print_message(
+        "%zu threads: at once %zu, events %zu, expired %zu, cancelled %zu, shutdown %zu\n",
+        threads_count, (size_t)s.done_at_once, (size_t)s.reasons[PURG_EVENT],
+        (size_t)s.reasons[PURG_EXPIRED], (size_t)s.reasons[PURG_CANCELLED],
+        (size_t)s.reasons[PURG_SHUTDOWN]);
+}
+
+static void test_each_operation_ends_exactly_once_on_2_to_16_threads_c25(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {2, 3, 5, 8, 16};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        run(counts[i]);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_operation_ends_exactly_once_on_many_threads),
+        cmocka_unit_test(test_each_operation_ends_exactly_once_on_2_to_16_threads_c25),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,7 +90,7 @@ static void park_all(void)
     atomic_store(&parked_next, OPS);
 }
 
-static void test_no_event_is_lost(void **state)
+static void test_event_while_another_thread_checks_is_not_lost_c26(void **state)
 {
     (void)state;
     struct purg_env env = purg_env_pthread();
@@ -121,7 +121,7 @@ static void test_no_event_is_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_event_is_lost),
+        cmocka_unit_test(test_event_while_another_thread_checks_is_not_lost_c26),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
