@@ -3,11 +3,12 @@
  *
  * Place:      sim/broker; driven between steps of the world.
  * Invariants: [ACT-1] an idempotent producer has at most five batches in flight; its oldest one,
- * sent again after any loss, is answered with success or a retriable error, never with a sequence
- * error. [ACT-2] an empty fetch that waits is not answered before its time. [ACT-3] a fetch returns
- * whole batches without a gap from the one that holds its offset, all below the high watermark.
- *             [ACT-4] what nothing holds up is answered soon. [ACT-5] a deletion ends what waits for
- *             the topic; a new topic of the name has nothing of the old one. */
+ *             sent again after any loss, is answered with success or a retriable error, never with
+ *             a sequence error. [ACT-2] an empty fetch that waits is not answered before its time.
+ *             [ACT-3] a fetch returns whole batches without a gap from the one that holds its
+ *             offset, all below the high watermark. [ACT-4] what nothing holds up is answered soon.
+ *             [ACT-5] a deletion ends what waits for the topic; a new topic of the name has nothing
+ *             of the old one. */
 #ifndef BROKER_ACTOR_H
 #define BROKER_ACTOR_H
 

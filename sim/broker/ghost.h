@@ -4,8 +4,9 @@
  * Invariants: [GHO-1] what was acknowledged with acks=all is at its offset, once, for ever.
  *             [GHO-2] what a fetch returned at an offset never changes. [GHO-3] no record is at two
  *             offsets. [GHO-4] offsets are dense. [GHO-5] the records of one producer are in its
- *             order, but for what it sent on different connections without sequence numbers. [GHO-6] an answer's high watermark is at least what was known when its request
- *             was sent; what was acknowledged or returned is below it. [GHO-7] below the start that
+ *             order, but for what it sent on different connections without sequence numbers.
+ *             [GHO-6] an answer's high watermark is at least what was known when its request was
+ *             sent; what was acknowledged or returned is below it. [GHO-7] below the start that
  *             DeleteRecords told nothing is served, until a power cut may have undone it. */
 #ifndef BROKER_GHOST_H
 #define BROKER_GHOST_H

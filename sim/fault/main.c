@@ -435,7 +435,7 @@ static int16_t look_fetched(struct run *r, struct look *l)
     (void)look_text(l);
     (void)look_int(l, 8);
     int16_t partition_code = (int16_t)look_int(l, 2);
-    (void)look_int(l, 24);
+    (void)look_bytes(l, 24);
     return code ? code : partition_code;
 }
 
