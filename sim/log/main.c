@@ -85,8 +85,10 @@ static void append(struct book *b, struct sys *sys)
                                    .scratch = b->scratch,
                                    .recompressed = &recompressed};
     struct log_append_result result;
-    enum err e = log_append(b->log, &args, &result);
-    CHECKF(!e && result.first_offset == at, "append at %" PRId64 ": %s", at, err_name(e));
+    log_append(b->log, (struct log_append_args *[]){&args}, (struct log_append_result *[]){&result},
+               1);
+    CHECKF(!result.err && result.first_offset == at, "append at %" PRId64 ": %s", at,
+           err_name(result.err));
     wire_buf_fini(&recompressed);
     bytes_free(&bytes);
 }

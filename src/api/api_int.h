@@ -98,6 +98,9 @@ api_handler api_produce, api_fetch, api_list_offsets, api_metadata, api_find_coo
     api_describe_log_dirs, api_list_partition_reassignments, api_list_config_resources,
     api_describe_topic_partitions;
 
+/* What api_produce() has staged; net_api's flush(). */
+void produce_flush(struct api *api, const struct net_turn *turn, uint64_t now_ns);
+
 /* The APIs that are answered, ascending by key: what ApiVersions lists. */
 size_t api_handlers_count(void);
 const struct wire_api *api_handler_at(size_t index);

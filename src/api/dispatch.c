@@ -121,6 +121,8 @@ static enum net_verdict api_handle(void *ctx, struct net_request *req, uint64_t 
     const struct wire_api *known = peek.bad ? NULL : wire_api_find(call.key);
     size_t at = known ? handler_find(call.key) : COUNT_OF(handlers);
     if (at == COUNT_OF(handlers)) { return NET_CLOSE; }
+    /* Everything else sees what came before it. */
+    if (req->behind_staged && call.key != WIRE_API_PRODUCE) { return NET_FLUSH_FIRST; }
     /* Above what is listed lies at most a version that Kafka calls unstable. */
     if (call.version < known->version_min || call.version > known->advertise_max) {
         return call.key == WIRE_API_API_VERSIONS ? answer_fallback(&call) : NET_CLOSE;
@@ -137,6 +139,11 @@ static enum net_verdict api_handle(void *ctx, struct net_request *req, uint64_t 
     enum net_verdict verdict = handlers[at].handler(&call);
     meta_unref(call.image);
     return verdict;
+}
+
+static void api_flush(void *ctx, const struct net_turn *turn, uint64_t now_ns)
+{
+    produce_flush(ctx, turn, now_ns);
 }
 
 static void api_on_cancel(void *ctx, struct net_request *req)
@@ -170,6 +177,7 @@ enum err api_create(const struct api_options *options, struct api **out)
     api->table = (struct net_api){
         .ctx = api,
         .handle = api_handle,
+        .flush = api_flush,
         .on_cancel = api_on_cancel,
         .on_drop = api_on_drop,
         .on_sent = api_on_sent,

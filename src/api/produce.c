@@ -1,8 +1,14 @@
 /* produce.c - Produce (0): appends batches and answers when acks asks for it.
  *
- * Thread:     handle() on a processor or handler; done() on the owner's thread.
- * Order:      every append of the request is done before the answer is decided, so a parked
- *             Produce lets later requests pass.
+ * Place:      on a processor a request is only prepared and staged; produce_flush() then appends
+ *             what all staged requests have for one partition in one go: one lock, one write, one
+ *             look at who waits. A handler, which may recompress, appends batch by batch.
+ * Thread:     api_produce() on a processor or handler; produce_flush() on the processor; done() on
+ *             the owner's thread.
+ * Order:      batches of one partition are appended in the order of their requests; when one must
+ *             go on from a handler, so must what comes behind it on its connection. Every append of
+ *             a request is done before its answer is decided, so a parked Produce lets later
+ *             requests pass.
  * Failure:    per partition, Kafka's codes. acks=0 with any error closes the connection, so that
  *             the client asks for metadata. */
 #include "api/api_int.h"
@@ -14,11 +20,13 @@
 #include "wire/gen/produce_response.h"
 
 #define PRODUCE_RECOMPRESSED_MAX ((size_t)128 << 20)
+#define PRODUCE_GATHER_PARTITIONS 64 /* more are done in rounds of so many */
 
 /* One partition of the request: what was asked, and what became of it. In the park arena. */
 struct produce_part {
-    struct partition *partition; /* a reference while its append waits for acknowledgement */
+    struct partition *partition; /* a reference while it is appended or waits to be acknowledged */
     int32_t index;
+    bool is_done; /* appended or refused */
     enum kafka_error error;
     int64_t base_offset, append_time_ms, log_start_offset;
     int64_t required; /* the high watermark that acknowledges it */
@@ -33,6 +41,15 @@ struct produce_topic {
     size_t parts_count;
 };
 
+/* One append that is due. In the request's arena. */
+struct produce_append {
+    struct produce_append *next; /* of the same partition */
+    struct produce_state *state;
+    struct produce_part *part;
+    struct log_append_args args;
+    struct log_append_result result;
+};
+
 /* The state of one request from its first append to its answer. */
 struct produce_state {
     struct api_parked parked; /* first: req->op */
@@ -41,7 +58,10 @@ struct produce_state {
     struct produce_topic *topics;
     size_t topics_count;
     size_t parts_count;
-    size_t parts_done; /* appended or refused; where a handler goes on */
+    size_t parts_done;
+    struct produce_append *appends; /* of this call */
+    size_t appends_count;
+    int32_t timeout_ms;
     int16_t acks;
     struct delayed_produce delayed;
 };
@@ -113,6 +133,12 @@ static void part_refuse(struct produce_part *part, enum kafka_error error, const
     part->message = message;
 }
 
+static void part_done(struct produce_state *s, struct produce_part *part)
+{
+    part->is_done = true;
+    s->parts_done++;
+}
+
 static void part_take_result(struct produce_part *part, const struct log_append_result *r)
 {
     part->log_start_offset = r->log_start_offset;
@@ -154,48 +180,111 @@ static void count_append(struct api *api, struct partition *p, const struct log_
     }
 }
 
-/* Appends to one partition. False: it would wait for a device here; nothing was done. */
-static bool produce_append(struct api_call *call, struct produce_part *part, struct slice records,
-                           const struct produce_topic *topic)
+/* ---- appending ---- */
+
+/* What became of it. ERR_AGAIN: it would wait here, and nothing was done; a handler goes on. */
+static void append_take(struct produce_append *a)
 {
-    struct partition *p = NULL;
-    if (slice_is_null(records)) {
-        part_refuse(part, KAFKA_INVALID_RECORD, "Records are null");
-        return true;
+    struct produce_part *part = a->part;
+    if (a->result.err != ERR_AGAIN) {
+        count_append(a->state->api, part->partition, &a->result, a->args.records.size);
+        part_take_result(part, &a->result);
+        part_done(a->state, part);
     }
-    enum kafka_error error = api_find_partition(call, topic->name, topic->id, part->index, &p);
-    if (error) {
-        part_refuse(part, error, NULL);
-        return true;
+    if (a->result.err) {
+        partition_unref(part->partition);
+        part->partition = NULL;
     }
-    struct wire_buf recompressed;
-    /* The records lie in the frame, which is ours to change. */
-    struct log_append_args args = {
-        .records = {call->req->frame.at + (records.at - call->req->frame.at), records.size},
-        .now_ms = call->now_ms,
-        .origin = LOG_FROM_CLIENT,
-        .may_block = call->req->on_handler,
-        .zstd_allowed = call->version >= 7,
-        .recompressed = &recompressed,
-    };
-    struct log_append_result result;
-    wire_buf_init(&recompressed, PRODUCE_RECOMPRESSED_MAX);
-    args.scratch = api_scratch_take(call->api);
-    enum err e = partition_append(p, &args, &result);
-    api_scratch_give(call->api, args.scratch);
-    wire_buf_fini(&recompressed);
-    if (e == ERR_AGAIN) {
+}
+
+/* On a handler: each on its own, since each may need room for recompressed bytes. */
+static void produce_append_each(struct produce_state *s)
+{
+    struct codec_scratch *scratch = api_scratch_take(s->api);
+    for (size_t i = 0; i < s->appends_count; i++) {
+        struct produce_append *a = &s->appends[i];
+        struct log_append_args *args = &a->args;
+        struct log_append_result *result = &a->result;
+        struct partition *p = a->part->partition;
+        struct wire_buf recompressed;
+        wire_buf_init(&recompressed, PRODUCE_RECOMPRESSED_MAX);
+        args->may_block = true;
+        args->recompressed = &recompressed;
+        args->scratch = scratch;
+        partition_append(p, &args, &result, 1);
+        wire_buf_fini(&recompressed);
+        partition_advance(p, s->reply.req->self);
+        append_take(a);
+    }
+    api_scratch_give(s->api, scratch);
+}
+
+/* What staged requests have for one partition, in order. */
+struct gather_slot {
+    struct partition *partition;
+    struct produce_append *first, *last;
+};
+
+struct gather {
+    struct codec_scratch *scratch;
+    struct purg_owner *self;
+    bool is_slow; /* an append must go on from a handler: so must all that are not done */
+    size_t count;
+    struct gather_slot slots[PRODUCE_GATHER_PARTITIONS];
+};
+
+/* True: all of them are done. */
+static bool gather_append_slot(const struct gather *g, const struct gather_slot *slot)
+{
+    struct log_append_args *args[LOG_APPEND_COUNT_MAX];
+    struct log_append_result *results[LOG_APPEND_COUNT_MAX];
+    struct produce_append *a = slot->first;
+    bool is_slow = g->is_slow;
+    while (a) {
+        struct produce_append *first = a;
+        size_t n = 0;
+        for (; a && n < LOG_APPEND_COUNT_MAX; a = a->next, n++) {
+            a->args.scratch = g->scratch;
+            a->result.err = ERR_AGAIN;
+            args[n] = &a->args;
+            results[n] = &a->result;
+        }
+        if (!is_slow) { partition_append(slot->partition, args, results, n); }
+        is_slow = results[n - 1]->err == ERR_AGAIN; /* what comes behind it waits too */
+        for (; first != a; first = first->next) {
+            append_take(first);
+        }
+    }
+    return !is_slow;
+}
+
+/* Appends what is gathered. No lock is held between: the watermarks move, who waits is woken. */
+static void gather_append(struct gather *g)
+{
+    bool is_slow = false;
+    for (size_t i = 0; i < g->count; i++) {
+        struct partition *p = partition_ref(g->slots[i].partition);
+        if (!gather_append_slot(g, &g->slots[i])) { is_slow = true; }
+        partition_advance(p, g->self);
         partition_unref(p);
-        return false;
     }
-    count_append(call->api, p, &result, records.size);
-    part_take_result(part, &result);
-    if (e) {
-        partition_unref(p);
-        return true;
+    g->count = 0;
+    g->is_slow = g->is_slow || is_slow;
+}
+
+static void gather_add(struct gather *g, struct produce_append *a)
+{
+    struct partition *p = a->part->partition;
+    a->next = NULL;
+    for (size_t i = 0; i < g->count; i++) {
+        if (g->slots[i].partition == p) {
+            g->slots[i].last->next = a;
+            g->slots[i].last = a;
+            return;
+        }
     }
-    part->partition = p;
-    return true;
+    if (g->count == COUNT_OF(g->slots)) { gather_append(g); }
+    g->slots[g->count++] = (struct gather_slot){p, a, a};
 }
 
 /* ---- the answer ---- */
@@ -331,10 +420,9 @@ static bool produce_keep_names(struct produce_state *s)
     return true;
 }
 
-static enum net_verdict produce_park(struct api_call *call, struct produce_state *s,
-                                     int32_t timeout_ms)
+static enum net_verdict produce_park(struct produce_state *s, uint64_t now_ns)
 {
-    struct net_request *req = call->req;
+    struct net_request *req = s->reply.req;
     struct delayed_produce *d = &s->delayed;
     d->items = arena_array(req->park_arena, s->parts_count, sizeof *d->items);
     struct purg_key *keys = arena_array(req->arena, s->parts_count, sizeof *keys);
@@ -351,7 +439,7 @@ static enum net_verdict produce_park(struct api_call *call, struct produce_state
     }
     d->done = produce_done;
     d->ctx = s;
-    uint64_t wait_ns = timeout_ms > 0 ? (uint64_t)timeout_ms * SYS_MS : 0;
+    uint64_t wait_ns = s->timeout_ms > 0 ? (uint64_t)s->timeout_ms * SYS_MS : 0;
     purg_op_init(&d->op, &delayed_produce_type, req->owner);
     s->parked.op = &d->op;
     struct purg_key few[16];
@@ -362,8 +450,8 @@ static enum net_verdict produce_park(struct api_call *call, struct produce_state
         keys = few;
     }
     enum purg_outcome outcome =
-        purg_try_complete_else_watch(replica_produce_purgatory(call->api->options.replicas),
-                                     req->self, &d->op, nodes, keys, count, call->now_ns + wait_ns);
+        purg_try_complete_else_watch(replica_produce_purgatory(s->api->options.replicas), req->self,
+                                     &d->op, nodes, keys, count, now_ns + wait_ns);
     if (outcome == PURG_PARKED) { return NET_PARKED_PASS; }
     s->parked.op = NULL;
     /* It is over at once: acknowledged meanwhile, or the directory went offline. */
@@ -371,17 +459,10 @@ static enum net_verdict produce_park(struct api_call *call, struct produce_state
     return net_request_resume(req) ? NET_CLOSE : produce_answer(s);
 }
 
-/* The connection closed between two of its partitions: what is appended stays and moves on. */
+/* The connection closed between two of its partitions: what is appended stays. */
 static void produce_dropped(struct api_parked *parked)
 {
-    struct produce_state *s = CONTAINER_OF(parked, struct produce_state, parked);
-    for (size_t i = 0; i < s->topics_count; i++) {
-        for (size_t k = 0; k < s->topics[i].parts_count; k++) {
-            struct partition *p = s->topics[i].parts[k].partition;
-            if (p) { partition_advance(p, s->reply.req->owner); }
-        }
-    }
-    produce_drop_partitions(s);
+    produce_drop_partitions(CONTAINER_OF(parked, struct produce_state, parked));
 }
 
 /* ---- the request ---- */
@@ -396,6 +477,7 @@ static struct produce_state *produce_state_make(struct api_call *call,
     s->api = call->api;
     s->reply = api_reply_of(call);
     s->acks = m->acks;
+    s->timeout_ms = m->timeout_ms;
     s->topics_count = m->topic_data_count;
     s->topics = arena_array(arena, s->topics_count, sizeof *s->topics);
     for (size_t i = 0; s->topics && i < s->topics_count; i++) {
@@ -420,41 +502,73 @@ static struct produce_state *produce_state_make(struct api_call *call,
     return s;
 }
 
-/* Appends from where the request stands. False: go on from a handler. */
-static bool produce_run(struct api_call *call, struct produce_state *s,
-                        const struct produce_request *m)
+/* One partition: refused, or the next of the appends. */
+static void produce_prepare_part(struct api_call *call, struct produce_state *s,
+                                 const struct produce_topic *topic, struct produce_part *part,
+                                 struct slice records)
 {
-    bool are_acks_valid = m->acks >= -1 && m->acks <= 1;
-    size_t n = 0;
+    enum kafka_error error = KAFKA_NONE;
+    if (s->acks < -1 || s->acks > 1) {
+        part_refuse(part, KAFKA_INVALID_REQUIRED_ACKS, NULL);
+    } else if (slice_is_null(records)) {
+        part_refuse(part, KAFKA_INVALID_RECORD, "Records are null");
+    } else {
+        error = api_find_partition(call, topic->name, topic->id, part->index, &part->partition);
+        if (error) { part_refuse(part, error, NULL); }
+    }
+    if (!part->partition) {
+        part_done(s, part);
+        return;
+    }
+    struct produce_append *a = &s->appends[s->appends_count++];
+    a->state = s;
+    a->part = part;
+    /* The records lie in the frame, which is ours to change. */
+    a->args = (struct log_append_args){
+        .records = {call->req->frame.at + (records.at - call->req->frame.at), records.size},
+        .now_ms = call->now_ms,
+        .origin = LOG_FROM_CLIENT,
+        .zstd_allowed = call->version >= 7,
+    };
+}
+
+/* Finds what is left to append. Arena and message are new on a handler. */
+static bool produce_prepare(struct api_call *call, struct produce_state *s,
+                            const struct produce_request *m)
+{
+    s->appends_count = 0;
+    s->appends = arena_array(call->req->arena, s->parts_count - s->parts_done, sizeof *s->appends);
+    if (!s->appends) {
+        produce_drop_partitions(s);
+        return false;
+    }
     for (size_t i = 0; i < s->topics_count; i++) {
-        for (size_t k = 0; k < s->topics[i].parts_count; k++, n++) {
-            struct produce_part *part = &s->topics[i].parts[k];
-            if (n < s->parts_done) { continue; }
-            if (!are_acks_valid) {
-                part_refuse(part, KAFKA_INVALID_REQUIRED_ACKS, NULL);
-            } else if (!produce_append(call, part, m->topic_data[i].partition_data[k].records,
-                                       &s->topics[i])) {
-                return false;
-            }
-            s->parts_done++;
+        struct produce_topic *topic = &s->topics[i];
+        for (size_t k = 0; k < topic->parts_count; k++) {
+            if (topic->parts[k].is_done) { continue; }
+            produce_prepare_part(call, s, topic, &topic->parts[k],
+                                 m->topic_data[i].partition_data[k].records);
         }
     }
     return true;
 }
 
-/* Every append is done and no lock is held: the watermarks move, waiting fetches wake. */
-static bool produce_advance(struct api_call *call, struct produce_state *s)
+static bool produce_is_acked(const struct produce_state *s)
 {
-    bool is_acked = true;
     for (size_t i = 0; i < s->topics_count; i++) {
         for (size_t k = 0; k < s->topics[i].parts_count; k++) {
-            struct produce_part *part = &s->topics[i].parts[k];
-            if (!part->partition) { continue; }
-            partition_advance(part->partition, call->req->self);
-            is_acked = is_acked && partition_hw(part->partition) >= part->required;
+            const struct produce_part *part = &s->topics[i].parts[k];
+            if (part->partition && partition_hw(part->partition) < part->required) { return false; }
         }
     }
-    return is_acked;
+    return true;
+}
+
+/* Every append is done and no lock is held. */
+static enum net_verdict produce_finish(struct produce_state *s, uint64_t now_ns)
+{
+    if (s->acks == -1 && !produce_is_acked(s)) { return produce_park(s, now_ns); }
+    return produce_answer(s);
 }
 
 enum net_verdict api_produce(struct api_call *call)
@@ -463,9 +577,35 @@ enum net_verdict api_produce(struct api_call *call)
     if (!API_DECODE(call, produce_request, &m)) { return NET_CLOSE; }
     struct produce_state *s = call->req->op;
     if (!s) { s = produce_state_make(call, &m); }
-    if (!s) { return NET_CLOSE; }
-    if (!produce_run(call, s, &m)) { return NET_SLOW; }
-    bool is_acked = produce_advance(call, s);
-    if (s->acks == -1 && !is_acked) { return produce_park(call, s, m.timeout_ms); }
-    return produce_answer(s);
+    if (!s || !produce_prepare(call, s, &m)) { return NET_CLOSE; }
+    if (!call->req->on_handler) { return NET_STAGED; }
+    produce_append_each(s);
+    return produce_finish(s, call->now_ns);
+}
+
+void produce_flush(struct api *api, const struct net_turn *turn, uint64_t now_ns)
+{
+    struct gather g; /* only what is counted is initialised */
+    g.scratch = api_scratch_take(api);
+    g.self = turn->first->self;
+    g.is_slow = false;
+    g.count = 0;
+    for (struct net_request *req = turn->first; req; req = req->turn_next) {
+        struct produce_state *s = req->op;
+        for (size_t i = 0; i < s->appends_count; i++) {
+            gather_add(&g, &s->appends[i]);
+        }
+    }
+    gather_append(&g);
+    api_scratch_give(api, g.scratch);
+    const struct net_conn *slow = NULL;
+    for (struct net_request *req = turn->first; req; req = req->turn_next) {
+        struct produce_state *s = req->op;
+        if (req->conn == slow || s->parts_done < s->parts_count) {
+            slow = req->conn;
+            req->verdict = NET_SLOW;
+        } else {
+            req->verdict = produce_finish(s, now_ns);
+        }
+    }
 }

@@ -414,9 +414,10 @@ static bool would_block(const struct log *log)
            sys_device_is_slow(log->env->sys, log->env->device);
 }
 
-static void append_some(struct log *log, const struct log_append_args *const args[],
-                        struct log_append_result *const out[], size_t count)
+void log_append(struct log *log, struct log_append_args *const args[],
+                struct log_append_result *const out[], size_t count)
 {
+    CHECKF(count > 0 && count <= LOG_APPEND_COUNT_MAX, "count=%zu", count);
     struct prepared prepared[LOG_APPEND_COUNT_MAX];
     struct run run; /* large: only what is counted is initialised */
     run.now_ms = args[0]->now_ms;
@@ -466,20 +467,4 @@ static void append_some(struct log *log, const struct log_append_args *const arg
     bool full = log->unflushed_records >= log->config.flush_messages;
     sys_mutex_unlock(&log->lock);
     if (dirty) { log_mark_dirty(log, rolled || full); }
-}
-
-enum err log_append(struct log *log, const struct log_append_args *args,
-                    struct log_append_result *out)
-{
-    append_some(log, &args, &out, 1);
-    return out->err;
-}
-
-void log_append_many(struct log *log, const struct log_append_args *const args[],
-                     struct log_append_result *const out[], size_t count)
-{
-    for (size_t at = 0; at < count; at += LOG_APPEND_COUNT_MAX) {
-        size_t n = count - at < LOG_APPEND_COUNT_MAX ? count - at : LOG_APPEND_COUNT_MAX;
-        append_some(log, args + at, out + at, n);
-    }
 }

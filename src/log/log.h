@@ -140,18 +140,15 @@ struct log_append_result {
     const char *message; /* static text for the client, or NULL */
 };
 
-/* Validates without the lock, then checks sequences, assigns offsets and writes under it, and
- * publishes the new end. On an error nothing was published. No allocation in steady state.
- * Returns out->err. */
-enum err log_append(struct log *log, const struct log_append_args *args,
-                    struct log_append_result *out);
+#define LOG_APPEND_COUNT_MAX 64
 
-#define LOG_APPEND_COUNT_MAX 64 /* more are taken in runs of so many */
-
-/* The same for several requests that arrived together: in order, each with its own result, all
- * accepted ones by one positional write. If that write fails all accepted ones fail. */
-void log_append_many(struct log *log, const struct log_append_args *const args[],
-                     struct log_append_result *const out[], size_t count);
+/* Appends what arrived together, in order, each with its own result. Validates without the lock,
+ * then checks sequences, assigns offsets and writes under it, all accepted ones by one positional
+ * write, and publishes the new end. On an error nothing of that one was published; if the write
+ * fails all accepted ones fail. What comes behind an ERR_AGAIN has it too. No allocation in steady
+ * state. count: 1 to LOG_APPEND_COUNT_MAX. */
+void log_append(struct log *log, struct log_append_args *const args[],
+                struct log_append_result *const out[], size_t count);
 
 /* ---- read ---- */
 

@@ -87,7 +87,7 @@ static uint64_t net_handler_step(void *ctx, uint64_t now_ns)
             /* Who took the bit meanwhile also wakes: an empty step more, no harm. */
             atomic_fetch_and(&plane->idle_mask, ~bit);
         }
-        net_job_run(net, c, NULL, i ? sys_mono_ns(net->sys) : now_ns);
+        net_job_run(net, c, NULL, NULL, i ? sys_mono_ns(net->sys) : now_ns);
         net_processor_post(c->processor, &c->job.msg);
     }
     return now_ns;

@@ -6,8 +6,8 @@
  *             processor or on a handler task, one request of a connection at a time. Each function
  *             below says who may call it.
  * Ownership:  a struct net_request belongs to api/ from handle() until it is answered: for a
- * verdict other than NET_PARKED_* until handle() returns, for a parked one until
- *             net_answer_later(). Memory is pooled by the processor.
+ *             verdict other than NET_PARKED_* until handle() returns (NET_STAGED: flush()), for a
+ *             parked one until net_answer_later(). Memory is pooled by the processor.
  * Invariants: [NET-1] answers leave in the order of their requests.
  *             [NET-2] every request that handle() parked is given back by exactly one
  *             net_answer_later(), also after on_cancel(); net drops the answer of a closed
@@ -43,6 +43,10 @@ enum net_verdict {
     NET_PARKED_HOLD, /* comes later and blocks the connection until then */
     NET_SLOW, /* call again on a handler (on_handler is true there): 'op' says what is done already,
                * arena and answer are empty again */
+    NET_STAGED, /* its effect comes with flush(), which sets its verdict; not on a handler. Later
+                 * requests may be staged meanwhile */
+    NET_FLUSH_FIRST, /* behind_staged, and it must see what they do: nothing was done, call flush()
+                      * and then again */
 };
 
 /* A part of a file inside an answer. */
@@ -75,6 +79,7 @@ struct net_request {
     uint64_t received_ns; /* the turn in which the frame was complete */
     unsigned processor; /* its number, below NET_PROCESSORS_MAX */
     bool on_handler; /* a thread that may wait for a disk */
+    bool behind_staged; /* requests that came before it are staged */
     /* Memory of the request: decoding and building the answer. Lives until the answer has left, so
      * release_ctx may point into it. Gone after net_request_release(); back with
      * net_request_resume(). Its limit is 8 times the frame and 64 KiB; api may raise it. */
@@ -86,6 +91,16 @@ struct net_request {
     void *op;
     uint32_t tag; /* Api's own, for on_sent(): what kind of request it is */
     struct net_answer answer;
+    /* What became of it: handle() returns it, flush() sets it. */
+    enum net_verdict verdict;
+    struct net_request *turn_next;
+};
+
+/* Requests that said NET_STAGED, in order of their connections and, within one, of arrival: what
+ * has come in one turn of a processor. Bounded by NET_TURN_* (net_int.h). */
+struct net_turn {
+    struct net_request *first, *last;
+    size_t count, bytes;
 };
 
 /* When a request passed which point; each at least the one before. */
@@ -132,6 +147,10 @@ struct net_api {
     void *ctx;
     /* Decodes and runs one request. Must not wait unless req->on_handler. */
     enum net_verdict (*handle)(void *ctx, struct net_request *req, uint64_t now_ns);
+    /* Does what was staged and sets each verdict, to any but the last two. When one says NET_SLOW
+     * the later ones of its connection must say so too. On the processor of all of them. NULL:
+     * handle() stages nothing. */
+    void (*flush)(void *ctx, const struct net_turn *turn, uint64_t now_ns);
     /* The connection of a parked request has closed: end its operation soon (purg_op_cancel), so
      * that net_answer_later() comes. A Produce may also stay until its time. Owner's thread; it may
      * call net_answer_later() itself. NULL: parked requests end by themselves. */

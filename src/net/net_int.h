@@ -21,8 +21,8 @@
 #include "purgatory/owner.h"
 
 #define NET_FRAME_BYTES_MIN 8 /* api key, version, correlation id */
-#define NET_TURN_REQUESTS_MAX 16 /* of one connection */
-#define NET_TURN_BYTES_MAX ((size_t)1 << 20) /* of one connection, in and out */
+#define NET_TURN_REQUESTS_MAX 16 /* of one connection, and staged before the next one runs */
+#define NET_TURN_BYTES_MAX ((size_t)1 << 20) /* the same; in and out */
 #define NET_EVENTS_MAX 256 /* a turn */
 #define NET_IOV_MAX 64
 #define NET_FILE_PIECE_BYTES ((size_t)256 * 1024)
@@ -160,7 +160,6 @@ struct net_req {
     struct net_scratch *scratch;
     size_t scratch_cap; /* of the answer buffer when it was attached */
     struct arena park;
-    enum net_verdict verdict; /* whoever runs it */
     enum net_req_state state;
     bool later; /* net_answer_later() came before the verdict */
     bool cancelled; /* on_cancel was called */
@@ -468,8 +467,12 @@ void net_conn_split(struct net_conn *c);
 
 /* ---- running (run.c) ---- */
 
-/* Runs a job on this thread: on the processor (self is its owner) or on a handler (self NULL). */
-void net_job_run(struct net *net, struct net_conn *c, struct purg_owner *self, uint64_t now_ns);
+/* Runs a job on this thread: on the processor (self is its owner) or on a handler (self and turn
+ * NULL). What it leaves in the turn has no verdict before net_turn_flush(). */
+void net_job_run(struct net *net, struct net_conn *c, struct purg_owner *self,
+                 struct net_turn *turn, uint64_t now_ns);
+/* Does what is staged; the turn is empty then. */
+void net_turn_flush(struct net_processor *p, struct net_turn *turn);
 /* Owner's thread: takes the verdicts of a job that was run. */
 void net_job_apply(struct net_conn *c);
 /* The request's answer may leave when its turn comes. */

@@ -160,28 +160,61 @@ static void net_processor_seq(struct net_processor *p)
     atomic_store_explicit(&p->run_seq, seq + 1, memory_order_relaxed);
 }
 
+static void net_processor_unstick(struct net_processor *p)
+{
+    if (atomic_load_explicit(&p->stuck, memory_order_relaxed)) {
+        atomic_store_explicit(&p->stuck, false, memory_order_relaxed);
+    }
+}
+
+/* Connections whose jobs have run, but for what of them is staged. */
+struct net_gathered {
+    struct net_turn turn;
+    size_t count;
+    struct net_conn *at[NET_TURN_REQUESTS_MAX]; /* pinned */
+};
+
+static void net_processor_finish(struct net_processor *p, struct net_gathered *g)
+{
+    net_processor_seq(p);
+    net_turn_flush(p, &g->turn);
+    net_processor_seq(p);
+    net_processor_unstick(p);
+    for (size_t i = 0; i < g->count; i++) {
+        struct net_conn *c = g->at[i];
+        net_job_apply(c);
+        net_conn_flush(c);
+        net_conn_unpin(c);
+    }
+    g->count = 0;
+}
+
 /* Runs what was queued when it began: what the runs queue waits for the next turn, after new
  * events. */
 static void net_processor_run(struct net_processor *p)
 {
     uint32_t count = atomic_load_explicit(&p->ready_count, memory_order_relaxed);
+    struct net_gathered g;
+    g.turn = (struct net_turn){0};
+    g.count = 0;
     if (count) { p->clock_ns = sys_mono_ns(p->net->sys); }
     for (uint32_t i = 0; i < count; i++) {
         struct net_conn *c = net_processor_pop(p);
-        if (!c) { return; } /* thieves were here */
+        if (!c) { break; } /* thieves were here */
         if (atomic_load_explicit(&p->ready_count, memory_order_relaxed)) { net_watch_arm(p->net); }
         c->job_place = NET_JOB_AWAY;
         net_conn_pin(c);
         net_processor_seq(p);
-        net_job_run(p->net, c, p->owner, p->now_ns);
+        net_job_run(p->net, c, p->owner, &g.turn, p->now_ns);
         net_processor_seq(p);
-        if (atomic_load_explicit(&p->stuck, memory_order_relaxed)) {
-            atomic_store_explicit(&p->stuck, false, memory_order_relaxed);
+        net_processor_unstick(p);
+        g.at[g.count++] = c;
+        if (!g.turn.first || g.count == COUNT_OF(g.at) || g.turn.count >= NET_TURN_REQUESTS_MAX ||
+            g.turn.bytes >= NET_TURN_BYTES_MAX) {
+            net_processor_finish(p, &g);
         }
-        net_job_apply(c);
-        net_conn_flush(c);
-        net_conn_unpin(c);
     }
+    if (g.count) { net_processor_finish(p, &g); }
 }
 
 /* The queue is shorter again: who waited is watched again, first come, first served. */

@@ -1,8 +1,10 @@
 /* run.c - requests are run, their verdicts taken, their answers put in order.
  *
  * Place:      net_job_run() is the only caller of the table's handle(). It runs on the processor
- *             (the normal case) or on a handler, and touches nothing but the job and its requests;
- *             net_job_apply() then does for the connection what the verdicts say.
+ *             (the normal case) or on a handler, and touches nothing but the job and its requests.
+ *             On a processor requests may be staged, of several connections one after another;
+ *             net_turn_flush() does them together. net_job_apply() then does for the connection
+ *             what the verdicts say.
  * Thread:     net_job_run() who has the job; all else the processor's.
  * Invariants: [NET-2] a parked request ends in net_answer_later(), which may come before the
  *             verdict: then the verdict finds 'later' set.  [NET-3].
@@ -13,22 +15,24 @@
  * looked at. */
 static bool net_run_stops(const struct net_req *r)
 {
-    switch (r->verdict) {
+    switch (r->pub.verdict) {
     case NET_ANSWERED:
         return r->pub.answer.throttle_ms > 0 || r->pub.answer.close_after;
     case NET_NONE:
     case NET_PARKED_PASS:
+    case NET_STAGED:
         return false;
     case NET_CLOSE:
     case NET_PARKED_HOLD:
     case NET_SLOW:
+    case NET_FLUSH_FIRST:
         return true;
     }
     return true;
 }
 
 static void net_run_one(struct net *net, struct net_req *r, struct purg_owner *self,
-                        uint64_t now_ns)
+                        const struct net_turn *turn, uint64_t now_ns)
 {
     struct net_processor *p = r->pub.conn->processor;
     if (!r->scratch) {
@@ -43,36 +47,82 @@ static void net_run_one(struct net *net, struct net_req *r, struct purg_owner *s
             }
         }
         if (e) {
-            r->verdict = NET_CLOSE;
+            r->pub.verdict = NET_CLOSE;
             return;
         }
     }
     r->pub.self = self;
     r->pub.on_handler = self == NULL;
-    r->verdict = net->api.handle(net->api.ctx, &r->pub, now_ns);
+    r->pub.behind_staged = turn && turn->first;
+    r->pub.verdict = net->api.handle(net->api.ctx, &r->pub, now_ns);
 }
 
-/* One look at the clock a request: where one ends the next begins. */
+/* One look at the clock a request, or a flush: where one ends the next begins. */
 static void net_run_timed(struct net *net, struct net_req *r, struct purg_owner *self,
-                          uint64_t now_ns, uint64_t *clock_ns)
+                          const struct net_turn *turn, uint64_t now_ns, uint64_t *clock_ns)
 {
     r->started_ns = *clock_ns;
-    net_run_one(net, r, self, now_ns);
+    net_run_one(net, r, self, turn, now_ns);
+    if (r->pub.verdict == NET_STAGED) { return; }
     *clock_ns = r->handled_ns = sys_mono_ns(net->sys);
 }
 
-void net_job_run(struct net *net, struct net_conn *c, struct purg_owner *self, uint64_t now_ns)
+static void net_turn_add(struct net_turn *turn, struct net_req *r)
+{
+    r->pub.turn_next = NULL;
+    if (turn->last) {
+        turn->last->turn_next = &r->pub;
+    } else {
+        turn->first = &r->pub;
+    }
+    turn->last = &r->pub;
+    turn->count++;
+    turn->bytes += r->pub.frame.size;
+}
+
+void net_turn_flush(struct net_processor *p, struct net_turn *turn)
+{
+    if (!turn->first) { return; }
+    p->net->api.flush(p->net->api.ctx, turn, p->now_ns);
+    p->clock_ns = sys_mono_ns(p->net->sys);
+    for (struct net_request *req = turn->first; req; req = req->turn_next) {
+        CONTAINER_OF(req, struct net_req, pub)->handled_ns = p->clock_ns;
+    }
+    *turn = (struct net_turn){0};
+}
+
+/* Now that everything before 'end' has its verdict: may it run? */
+static bool net_job_may_go_on(const struct net_job *job, const struct net_req *end)
+{
+    for (const struct net_req *r = job->first; r != end; r = r->run_next) {
+        if (net_run_stops(r)) { return false; }
+    }
+    return true;
+}
+
+void net_job_run(struct net *net, struct net_conn *c, struct purg_owner *self,
+                 struct net_turn *turn, uint64_t now_ns)
 {
     struct net_job *job = &c->job;
     struct net_processor *p = c->processor;
     uint64_t out_bytes = 0, handler_clock_ns = now_ns;
     struct net_req *r = job->first;
     while (r) {
-        net_run_timed(net, r, self, now_ns, self ? &p->clock_ns : &handler_clock_ns);
-        if (r->verdict == NET_ANSWERED) {
+        net_run_timed(net, r, self, turn, now_ns, self ? &p->clock_ns : &handler_clock_ns);
+        if (r->pub.verdict == NET_FLUSH_FIRST) {
+            CHECK(r->pub.behind_staged);
+            net_turn_flush(p, turn);
+            if (!net_job_may_go_on(job, r)) { break; }
+            continue;
+        }
+        if (r->pub.verdict == NET_STAGED) {
+            CHECK(self != NULL);
+            net_turn_add(turn, r);
+        }
+        if (r->pub.verdict == NET_ANSWERED) {
             out_bytes += r->pub.answer.buf.size + r->pub.answer.file_bytes;
         }
-        if (r->verdict == NET_SLOW) {
+        if (r->pub.verdict == NET_SLOW) {
             CHECK(self != NULL); /* a handler is as slow as it may be */
             break;
         }
@@ -97,7 +147,7 @@ static void net_apply_parked(struct net_conn *c, struct net_req *r)
     net_tally_add(&p->tally, NET_COUNT_PARKED, 1);
     if (r->release_wanted) { net_req_release(r); }
     r->state = NET_REQ_PARKED;
-    if (r->verdict == NET_PARKED_HOLD && !r->later) {
+    if (r->pub.verdict == NET_PARKED_HOLD && !r->later) {
         c->hold = r;
         net_conn_stall(c, NET_STALL_HOLD);
     }
@@ -113,17 +163,20 @@ static void net_apply_parked(struct net_conn *c, struct net_req *r)
 static void net_apply_one(struct net_conn *c, struct net_req *r)
 {
     bool closed = net_conn_is_closed(c);
-    switch (r->verdict) {
+    switch (r->pub.verdict) {
     case NET_PARKED_PASS:
     case NET_PARKED_HOLD:
         net_apply_parked(c, r);
         return;
     case NET_SLOW:
-        CHECK(false); /* is job->end, never applied */
+    case NET_STAGED:
+    case NET_FLUSH_FIRST:
+        CHECK(false); /* never applied: end, flushed, called again */
         return;
     case NET_ANSWERED:
     case NET_NONE:
-        r->silent = r->verdict == NET_NONE;
+        /* No answer passes the one that is missing. */
+        r->silent = r->pub.verdict == NET_NONE || c->has_close_reason;
         if (closed) {
             net_req_end(c, r);
         } else {
@@ -139,17 +192,20 @@ static void net_apply_one(struct net_conn *c, struct net_req *r)
     }
 }
 
-/* The first request that was not run asked for a handler. */
+/* The first request that was not run asked for a handler. Those behind it that were staged with it
+ * did too. */
 static void net_apply_slow(struct net_conn *c)
 {
     struct net_processor *p = c->processor;
     struct net_job *job = &c->job;
-    struct net_req *r = c->run;
     net_tally_add(&p->tally, NET_COUNT_SLOW, 1);
-    /* It is called again with an empty arena; what it has done is in its op. */
-    net_req_release_parts(r);
-    arena_reset(&r->scratch->arena);
-    r->pub.answer.buf.size = 0;
+    for (struct net_req *r = c->run; r && r->pub.verdict == NET_SLOW; r = r->run_next) {
+        /* It is called again with an empty arena; what it has done is in its op. */
+        net_req_release_parts(r);
+        arena_reset(&r->scratch->arena);
+        r->pub.answer.buf.size = 0;
+        r->pub.on_handler = true;
+    }
     job->first = c->run;
     job->count = c->unrun;
     p->queued += job->count;
@@ -164,7 +220,10 @@ void net_job_apply(struct net_conn *c)
     p->queued -= job->count;
     c->job_place = NET_JOB_NONE;
     /* net_req_done() may look at run: it must be right before the first verdict is taken. */
-    struct net_req *r = job->first, *end = job->end;
+    struct net_req *r = job->first, *end = r;
+    while (end != job->end && end->pub.verdict != NET_SLOW) {
+        end = end->run_next; /* one that was staged may have turned out slow */
+    }
     c->run = end;
     while (r != end) {
         struct net_req *next = r->run_next;
@@ -177,7 +236,7 @@ void net_job_apply(struct net_conn *c)
         net_conn_cancel_parked(c);
         return;
     }
-    if (end && end->verdict == NET_SLOW && !end->pub.on_handler && !c->has_close_reason) {
+    if (end && end->pub.verdict == NET_SLOW && !end->pub.on_handler && !c->has_close_reason) {
         net_apply_slow(c);
         return;
     }
@@ -231,7 +290,9 @@ void net_req_end(struct net_conn *c, struct net_req *r)
     struct net_processor *p = c->processor;
     CHECK(c->pins > 0);
     const struct net_api *api = &p->net->api;
-    if (r->verdict == NET_SLOW && r->pub.op && api->on_drop) { api->on_drop(api->ctx, &r->pub); }
+    if (r->pub.verdict == NET_SLOW && r->pub.op && api->on_drop) {
+        api->on_drop(api->ctx, &r->pub);
+    }
     net_req_detach(p, r);
     net_req_drop_frame(p, r);
     if (c->hold == r) { c->hold = NULL; }

@@ -57,11 +57,14 @@ struct partition *replica_find(struct replica_manager *m, struct uuid topic_id, 
     return p;
 }
 
-enum err partition_append(struct partition *p, struct log_append_args *args,
-                          struct log_append_result *out)
+void partition_append(struct partition *p, struct log_append_args *const args[],
+                      struct log_append_result *const out[], size_t count)
 {
-    args->leader_epoch = partition_leader_epoch(p);
-    return log_append(p->log, args, out);
+    int32_t epoch = partition_leader_epoch(p);
+    for (size_t i = 0; i < count; i++) {
+        args[i]->leader_epoch = epoch;
+    }
+    log_append(p->log, args, out, count);
 }
 
 void partition_check(struct partition *p, struct purg_owner *self)

@@ -164,8 +164,8 @@ static inline struct purg_key partition_key(const struct partition *p)
 /* Appends; log_append's contract, plus: a partition that is not online answers LOG_REJECT_STORAGE
  * or ERR_CLOSED. Afterwards, and when no lock is held, partition_advance() must be called if
  * anything was appended. */
-enum err partition_append(struct partition *p, struct log_append_args *args,
-                          struct log_append_result *out);
+void partition_append(struct partition *p, struct log_append_args *const args[],
+                      struct log_append_result *const out[], size_t count);
 /* Moves the high watermark to where the flush policy allows and wakes who waits for it. self:
  * purgatory's. No lock held. */
 void partition_advance(struct partition *p, struct purg_owner *self);

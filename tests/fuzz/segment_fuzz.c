@@ -159,17 +159,18 @@ static void append_one(struct log *log)
     fuzz.batch.size = 0;
     enum err e = batch_build(&o, &r, 1, NULL, &fuzz.batch);
     CHECK(!e);
-    struct log_append_args a = {.records = {fuzz.batch.at, fuzz.batch.size},
-                                .now_ms = NOW_MS,
-                                .leader_epoch = INT32_MAX,
-                                .zstd_allowed = true,
-                                .may_block = true,
-                                .scratch = fuzz.scratch,
-                                .recompressed = &fuzz.spare};
-    struct log_append_result out;
-    e = log_append(log, &a, &out);
-    CHECKF(!e, "append at %lld: %s", (long long)leo, err_name(e));
-    CHECK(out.first_offset == leo && log_leo(log) == leo + 1);
+    struct log_append_args *a =
+        &(struct log_append_args){.records = {fuzz.batch.at, fuzz.batch.size},
+                                  .now_ms = NOW_MS,
+                                  .leader_epoch = INT32_MAX,
+                                  .zstd_allowed = true,
+                                  .may_block = true,
+                                  .scratch = fuzz.scratch,
+                                  .recompressed = &fuzz.spare};
+    struct log_append_result *out = &(struct log_append_result){0};
+    log_append(log, &a, &out, 1);
+    CHECKF(!out->err, "append at %lld: %s", (long long)leo, err_name(out->err));
+    CHECK(out->first_offset == leo && log_leo(log) == leo + 1);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,8 +1,9 @@
 /* fixture.h - a whole broker in this process, and clients that speak messages over plain sockets.
  *
  * Place:   included by the integration tests of broker/, one program each. It brings its own heap
- *          (instead of base/mem.c), which counts, and its own fdatasync() and syncfs(), which a
- * test can hold: what waits for a device then waits for the test. The metadata log is not held.
+ *          (instead of base/mem.c), which counts, its own pwritev(), which counts too, and its own
+ *          fdatasync() and syncfs(), which a test can hold: what waits for a device then waits for
+ *          the test. The metadata log is not held.
  * Thread:  clients belong to the test's thread; nothing sleeps, answers are waited for by recv().
  */
 #ifndef TESTS_BROKER_FIXTURE_H
@@ -48,6 +49,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define FIX static __attribute__((unused))
@@ -129,6 +131,14 @@ int syncfs(int fd)
 {
     gate_pass(fd);
     return (int)syscall(SYS_syncfs, fd);
+}
+
+static _Atomic uint64_t writes; /* calls of pwritev() */
+
+ssize_t pwritev(int fd, const struct iovec *iov, int count, off_t pos)
+{
+    atomic_fetch_add(&writes, 1);
+    return (ssize_t)syscall(SYS_pwritev, fd, iov, count, pos, 0);
 }
 
 FIX void gate_set(bool is_shut)

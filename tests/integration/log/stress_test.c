@@ -37,13 +37,15 @@ static uint64_t writer_step(void *ctx, uint64_t now_ns)
     o.base_sequence = w->done_count;
     w->batch.size = 0;
     CHECK(batch_build(&o, &r, 1, w->scratch, &w->batch) == ERR_OK);
-    struct log_append_args a = {.records = {w->batch.at, w->batch.size},
-                                .now_ms = NOW_MS,
-                                .may_block = true,
-                                .scratch = w->scratch};
-    struct log_append_result out;
-    CHECK(log_append(w->log, &a, &out) == ERR_OK);
-    CHECK(!out.is_duplicate);
+    struct log_append_args *args =
+        &(struct log_append_args){.records = {w->batch.at, w->batch.size},
+                                  .now_ms = NOW_MS,
+                                  .may_block = true,
+                                  .scratch = w->scratch};
+    struct log_append_result *out = &(struct log_append_result){0};
+    log_append(w->log, &args, &out, 1);
+    CHECK(out->err == ERR_OK);
+    CHECK(!out->is_duplicate);
     w->done_count++;
     return now_ns;
 }

@@ -93,6 +93,7 @@ enum fake_key {
     FAKE_BIG, /* payload int32: bytes to answer */
     FAKE_EMPTY, /* an answer without a byte, as when memory is short */
     FAKE_SLOW_WAIT, /* as FAKE_WAIT, from a handler */
+    FAKE_STAGE, /* staged; payload: what flush() does, "slow", "close", "empty" or an echo */
 };
 
 struct fake_op {
@@ -118,6 +119,8 @@ struct fake {
     _Atomic int closed;
     _Atomic int dropped;
     _Atomic int released; /* file slices */
+    _Atomic int flushes;
+    _Atomic int staged_most; /* in one flush */
     _Atomic int last_reason; /* of the last delayed operation */
     _Atomic uint64_t order; /* correlations in the order of running, 8 bits each */
 };
@@ -236,6 +239,42 @@ static enum net_verdict fake_big(struct net_request *req)
     return NET_ANSWERED;
 }
 
+static void fake_note(struct fake *f, const struct net_request *req)
+{
+    atomic_fetch_add(&f->handled, 1);
+    uint64_t last = (uint64_t)(fake_correlation(req) & 0xff);
+    atomic_store(&f->order, atomic_load(&f->order) << 8 | last);
+    if (req->on_handler) { atomic_fetch_add(&f->on_handler, 1); }
+}
+
+static bool fake_says(const struct net_request *req, const char *word)
+{
+    return slice_eq_str(slice_of(req->frame.at + 8, req->frame.size - 8), word);
+}
+
+static void fake_flush(void *ctx, const struct net_turn *turn, uint64_t now_ns)
+{
+    struct fake *f = ctx;
+    const struct net_conn *slow = NULL;
+    int count = 0;
+    (void)now_ns;
+    for (struct net_request *req = turn->first; req; req = req->turn_next, count++) {
+        if (req->conn == slow || fake_says(req, "slow")) {
+            slow = req->conn;
+            req->op = f;
+            req->verdict = NET_SLOW;
+            continue;
+        }
+        fake_note(f, req);
+        req->verdict = fake_says(req, "close") ? NET_CLOSE : NET_ANSWERED;
+        if (fake_says(req, "close") || fake_says(req, "empty")) { continue; }
+        fake_answer(req, fake_correlation(req), slice_of(req->frame.at + 8, req->frame.size - 8));
+    }
+    CHECK(turn->count == (size_t)count && count > 0);
+    atomic_fetch_add(&f->flushes, 1);
+    if (count > atomic_load(&f->staged_most)) { atomic_store(&f->staged_most, count); }
+}
+
 static enum net_verdict fake_handle(void *ctx, struct net_request *req, uint64_t now_ns)
 {
     struct fake *f = ctx;
@@ -244,17 +283,18 @@ static enum net_verdict fake_handle(void *ctx, struct net_request *req, uint64_t
     int32_t correlation = fake_correlation(req);
     struct slice payload = slice_of(at + 8, req->frame.size - 8);
     if (!net_conn_user(req->conn)) { net_conn_set_user(req->conn, f); }
+    if (key == FAKE_STAGE && !req->on_handler) { return NET_STAGED; }
+    if (req->behind_staged) { return NET_FLUSH_FIRST; }
     if ((key == FAKE_SLOW || key == FAKE_SLOW_WAIT) && !req->on_handler) {
         CHECK(req->op == NULL);
         req->op = f;
         return NET_SLOW;
     }
     CHECK(req->op == NULL || req->op == f); /* not asked before, if a handler had it at once */
-    atomic_fetch_add(&f->handled, 1);
-    atomic_store(&f->order, atomic_load(&f->order) << 8 | (uint64_t)(correlation & 0xff));
-    if (req->on_handler) { atomic_fetch_add(&f->on_handler, 1); }
+    fake_note(f, req);
     switch (key) {
     case FAKE_ECHO:
+    case FAKE_STAGE:
     case FAKE_SLOW:
         break;
     case FAKE_PARK:
@@ -366,6 +406,7 @@ FIX void fake_start(struct fake *f, struct net_config *c)
     assert_non_null(f->purgatory);
     struct net_api api = {.ctx = f,
                           .handle = fake_handle,
+                          .flush = fake_flush,
                           .on_cancel = fake_on_cancel,
                           .on_drop = fake_on_drop,
                           .on_close = fake_on_close};

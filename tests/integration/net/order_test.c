@@ -417,6 +417,144 @@ static void test_a_slow_request_of_a_closed_connection_is_dropped(void **state)
     fake_stop(&f);
 }
 
+/* ---- staged requests ---- */
+
+static void test_staged_requests_are_done_together_and_leave_together(void **state)
+{
+    (void)state;
+    struct fake f;
+    start(&f);
+    int fd = client_open(&f, 0);
+    uint8_t buf[512];
+    size_t size = 0;
+    for (int i = 1; i <= 5; i++) {
+        size = client_frame(buf, size, FAKE_STAGE, i, "s", 1);
+    }
+    client_write(fd, buf, size);
+    for (int i = 1; i <= 5; i++) {
+        client_expect(fd, i, "s");
+    }
+    assert_int_equal(atomic_load(&f.flushes), 1);
+    assert_int_equal(atomic_load(&f.order), 0x0102030405);
+    assert_int_equal(fake_counters(&f).send_calls, 1);
+    close(fd);
+    fake_stop(&f);
+}
+
+static void test_another_request_runs_after_what_is_staged(void **state)
+{
+    (void)state;
+    struct fake f;
+    start(&f);
+    int fd = client_open(&f, 0);
+    uint8_t buf[512];
+    size_t size = 0;
+    for (int i = 1; i <= 7; i++) {
+        size = client_frame(buf, size, i == 3 || i == 4 ? FAKE_ECHO : FAKE_STAGE, i, "s", 1);
+    }
+    client_write(fd, buf, size);
+    for (int i = 1; i <= 7; i++) {
+        client_expect(fd, i, "s");
+    }
+    assert_int_equal(atomic_load(&f.flushes), 2);
+    assert_int_equal(atomic_load(&f.order), 0x01020304050607);
+    assert_int_equal(fake_counters(&f).send_calls, 1);
+    close(fd);
+    fake_stop(&f);
+}
+
+/* While the first call keeps the processor the others arrive: one turn finds them all. */
+static void test_what_several_connections_stage_in_a_turn_is_done_together(void **state)
+{
+    enum { CONNECTIONS = 40 };
+    (void)state;
+    struct fake f;
+    start(&f);
+    int first = client_open(&f, 0), fd[CONNECTIONS];
+    for (int i = 0; i < CONNECTIONS; i++) {
+        fd[i] = client_open(&f, 0);
+    }
+    WAIT_FOR(fake_counters(&f).connections == CONNECTIONS + 1);
+    client_send_i32(first, FAKE_BLOCK, 1, 100);
+    fake_block(20);
+    for (int i = 0; i < CONNECTIONS; i++) {
+        client_send(fd[i], FAKE_STAGE, i, "s", 1);
+    }
+    for (int i = 0; i < CONNECTIONS; i++) {
+        client_expect(fd[i], i, "s");
+        close(fd[i]);
+    }
+    assert_int_equal(atomic_load(&f.flushes), 3); /* 16 requests at most */
+    assert_int_equal(atomic_load(&f.staged_most), 16);
+    close(first);
+    fake_stop(&f);
+}
+
+static void test_a_staged_request_that_is_slow_takes_those_behind_it_along(void **state)
+{
+    (void)state;
+    struct fake f;
+    start(&f);
+    int fd = client_open(&f, 0);
+    uint8_t buf[512];
+    for (int last = 0; last < 2; last++) { /* nothing behind them, and something that waits */
+        size_t size = client_frame(buf, 0, FAKE_STAGE, 1, "a", 1);
+        size = client_frame(buf, size, FAKE_STAGE, 2, "slow", 4);
+        size = client_frame(buf, size, FAKE_STAGE, 3, "b", 1);
+        if (last) { size = client_frame(buf, size, FAKE_ECHO, 4, "c", 1); }
+        client_write(fd, buf, size);
+        client_expect(fd, 1, "a");
+        client_expect(fd, 2, "slow");
+        client_expect(fd, 3, "b");
+        if (last) { client_expect(fd, 4, "c"); }
+    }
+    assert_int_equal(atomic_load(&f.order), 0x01020301020304);
+    assert_int_equal(atomic_load(&f.on_handler), 5);
+    assert_int_equal(atomic_load(&f.flushes), 2);
+    close(fd);
+    fake_stop(&f);
+}
+
+static void test_no_answer_passes_that_of_a_staged_request_that_closes(void **state)
+{
+    (void)state;
+    struct fake f;
+    start(&f);
+    int fd = client_open(&f, 0);
+    uint8_t buf[512];
+    size_t size = client_frame(buf, 0, FAKE_STAGE, 1, "a", 1);
+    size = client_frame(buf, size, FAKE_STAGE, 2, "close", 5);
+    size = client_frame(buf, size, FAKE_STAGE, 3, "done, not answered", 18);
+    size = client_frame(buf, size, FAKE_ECHO, 4, "never", 5);
+    client_write(fd, buf, size);
+    client_expect(fd, 1, "a");
+    client_expect_closed(fd);
+    WAIT_FOR(atomic_load(&f.closed) == 1);
+    assert_int_equal(atomic_load(&f.order), 0x010203);
+    assert_int_equal(fake_counters(&f).closed[NET_CLOSED_API], 1);
+    fake_stop(&f);
+}
+
+static void test_staged_requests_of_a_closed_connection_are_dropped(void **state)
+{
+    (void)state;
+    struct fake f;
+    start(&f);
+    int fd = client_open(&f, 0);
+    uint8_t buf[512];
+    size_t size = client_frame(buf, 0, FAKE_STAGE, 1, "empty", 5);
+    size = client_frame(buf, size, FAKE_STAGE, 2, "slow", 4);
+    size = client_frame(buf, size, FAKE_STAGE, 3, "b", 1);
+    size = client_frame(buf, size, FAKE_ECHO, 4, "never", 5);
+    client_write(fd, buf, size);
+    client_expect_closed(fd);
+    WAIT_FOR(atomic_load(&f.closed) == 1);
+    assert_int_equal(atomic_load(&f.dropped), 2);
+    assert_int_equal(atomic_load(&f.handled), 1);
+    assert_int_equal(fake_counters(&f).queued_bytes, 0);
+    fake_stop(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -437,6 +575,12 @@ int main(void)
         cmocka_unit_test(test_parked_requests_end_when_their_connection_closes),
         cmocka_unit_test(test_a_slow_request_of_a_closed_connection_is_dropped),
         cmocka_unit_test(test_a_connection_may_close_while_a_handler_has_it),
+        cmocka_unit_test(test_staged_requests_are_done_together_and_leave_together),
+        cmocka_unit_test(test_another_request_runs_after_what_is_staged),
+        cmocka_unit_test(test_what_several_connections_stage_in_a_turn_is_done_together),
+        cmocka_unit_test(test_a_staged_request_that_is_slow_takes_those_behind_it_along),
+        cmocka_unit_test(test_no_answer_passes_that_of_a_staged_request_that_closes),
+        cmocka_unit_test(test_staged_requests_of_a_closed_connection_are_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

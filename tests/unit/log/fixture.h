@@ -176,6 +176,13 @@ static inline struct mslice fixture_build(struct fixture *f, const struct fixtur
     return (struct mslice){f->batch.at + at, f->batch.size - at};
 }
 
+static inline enum err fixture_append_one(struct log *log, struct log_append_args *a,
+                                          struct log_append_result *r)
+{
+    log_append(log, &a, &r, 1);
+    return r->err;
+}
+
 static inline struct log_append_result fixture_append(struct fixture *f, struct log *log,
                                                       struct fixture_batch b)
 {
@@ -188,7 +195,7 @@ static inline struct log_append_result fixture_append(struct fixture *f, struct 
                                 .scratch = f->scratch,
                                 .recompressed = &f->recompressed};
     struct log_append_result r;
-    enum err e = log_append(log, &a, &r);
+    enum err e = fixture_append_one(log, &a, &r);
     assert_int_equal(e, r.err);
     if (!b.expect_error) { assert_int_equal(e, ERR_OK); }
     return r;
