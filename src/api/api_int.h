@@ -22,6 +22,7 @@ struct api {
     struct fetch_sessions *sessions;
     struct producer_ids *producer_ids;
     struct api_stats *stats;
+    int32_t fetch_bytes_max; /* fetch.max.bytes, which is not dynamic */
     _Atomic(struct codec_scratch *) scratches[API_SCRATCHES]; /* idle ones; NULL: taken or none */
     struct purgatory *waits; /* admin requests that wait for the controller or a watermark */
 };

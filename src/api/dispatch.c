@@ -183,6 +183,7 @@ enum err api_create(const struct api_options *options, struct api **out)
         .on_sent = api_on_sent,
     };
     struct config_scope scope = api_scope(api, NULL);
+    api->fetch_bytes_max = (int32_t)config_broker_i64(&scope, "fetch.max.bytes");
     api->waits = purg_create(options->purg_env, &(struct purg_options){.shards = 16});
     api->sessions = fetch_sessions_create(
         options->sys,

@@ -381,12 +381,11 @@ static struct fetch_state *fetch_state_make(struct api_call *call, const struct 
     struct arena *arena = call->req->park_arena;
     struct fetch_state *s = arena_alloc(arena, sizeof *s);
     if (!s) { return NULL; }
-    struct config_scope scope = api_scope(call->api, call->image);
-    int64_t fetch_max = config_broker_i64(&scope, "fetch.max.bytes");
+    int32_t bytes_max = call->api->fetch_bytes_max;
     s->parked.drop = fetch_dropped;
     s->api = call->api;
     s->reply = api_reply_of(call);
-    s->bytes_max = m->max_bytes < fetch_max ? m->max_bytes : (int32_t)fetch_max;
+    s->bytes_max = m->max_bytes < bytes_max ? m->max_bytes : bytes_max;
     s->bytes_min = m->min_bytes < s->bytes_max ? m->min_bytes : s->bytes_max;
     s->wait_ms = m->max_wait_ms;
     s->read_committed = m->isolation_level == 1;

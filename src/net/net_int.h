@@ -23,8 +23,12 @@
 #define NET_FRAME_BYTES_MIN 8 /* api key, version, correlation id */
 #define NET_TURN_REQUESTS_MAX 16 /* of one connection, and staged before the next one runs */
 #define NET_TURN_BYTES_MAX ((size_t)1 << 20) /* the same; in and out */
-#define NET_EVENTS_MAX 256 /* a turn */
+#define NET_EVENTS_MAX 64 /* read before their requests are run */
+/* Delayed operations that end in one turn: each answer takes scratch memory until it is sent, so
+ * that thousands that expire together reuse what is in the cache. */
+#define NET_ENDS_MAX 64
 #define NET_IOV_MAX 64
+#define NET_SMALL_BYTES ((size_t)1024) /* answers so small leave as one piece */
 #define NET_FILE_PIECE_BYTES ((size_t)256 * 1024)
 #define NET_FILE_COPY_BYTES ((size_t)16 * 1024) /* smaller slices are copied */
 #define NET_COPY_BUFFER_BYTES ((size_t)64 * 1024)

@@ -13,7 +13,7 @@ static const size_t net_buf_sizes[NET_BUF_CLASSES] = {(size_t)16 << 10, (size_t)
 static const unsigned net_buf_kept_max[NET_BUF_CLASSES] = {64, 32, 8, 2};
 
 #define NET_BUF_ROUND ((size_t)64 << 10)
-#define NET_REQS_KEPT_MAX 4096
+#define NET_REQS_KEPT_MIN 4096 /* and no more than connections beyond it */
 #define NET_SCRATCHES_KEPT_MAX 128
 #define NET_SCRATCH_CHUNK ((size_t)16 << 10)
 #define NET_SCRATCH_BUF_KEPT ((size_t)64 << 10)
@@ -96,7 +96,7 @@ struct net_req *net_req_get(struct net_processor *p)
 void net_req_put(struct net_processor *p, struct net_req *r)
 {
     CHECK(!r->scratch && !r->buf && !r->charged);
-    if (p->reqs_count >= NET_REQS_KEPT_MAX) {
+    if (p->reqs_count >= NET_REQS_KEPT_MIN && p->reqs_count >= p->conns_count) {
         arena_fini(&r->park);
         mem_free(r);
         return;

@@ -140,7 +140,8 @@ struct net_conn *net_processor_pop(struct net_processor *p)
 
 /* ---- a turn ---- */
 
-static void net_processor_read(struct net_processor *p)
+/* True: there may be more events. */
+static bool net_processor_read(struct net_processor *p)
 {
     struct sys_poll_event events[NET_EVENTS_MAX];
     size_t count = sys_poller_events(p->poller, events, NET_EVENTS_MAX);
@@ -152,6 +153,7 @@ static void net_processor_read(struct net_processor *p)
         if (!c || c->generation != events[i].token >> 32) { continue; }
         net_conn_on_event(c, events[i].ready);
     }
+    return count == NET_EVENTS_MAX;
 }
 
 static void net_processor_seq(struct net_processor *p)
@@ -262,8 +264,11 @@ static uint64_t net_processor_step(void *ctx, uint64_t now_ns)
     struct net_processor *p = ctx;
     p->now_ns = p->clock_ns = now_ns;
     net_processor_take_messages(p);
-    net_processor_read(p);
-    net_processor_run(p);
+    /* What one sleep brought, in parts, so that buffers are used again while they are in the cache. */
+    for (bool has_more = true; has_more;) {
+        has_more = net_processor_read(p);
+        net_processor_run(p);
+    }
     net_processor_admit(p);
     (void)purg_owner_step(p->owner, now_ns);
     net_processor_flush(p);
@@ -297,7 +302,11 @@ enum err net_processor_init(struct net_processor *p, struct net *net, struct net
     p->close_msg.kind = NET_MSG_CLOSE;
     p->ping_msg.kind = NET_MSG_PING;
     struct purg_owner_options options = {
-        .start_ns = sys_mono_ns(net->sys), .wake = net_processor_wake, .wake_ctx = p};
+        .start_ns = sys_mono_ns(net->sys),
+        .step_max = NET_ENDS_MAX,
+        .wake = net_processor_wake,
+        .wake_ctx = p,
+    };
     p->owner = purg_owner_create(&net->config.purg_env, &options);
     p->copy = mem_alloc(NET_COPY_BUFFER_BYTES);
     if (!p->owner || !p->copy) { return ERR_NOMEM; }

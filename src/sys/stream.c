@@ -44,9 +44,10 @@ static enum err sys_plain_sendv(struct sys_stream *s, const struct sys_iov *iov,
     } pieces = {.ours = iov};
     struct msghdr msg = {.msg_iov = pieces.theirs,
                          .msg_iovlen = iov_count < IOV_MAX ? iov_count : IOV_MAX};
+    int fd = sys_plain_of(s)->fd, flags = MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0);
     ssize_t n;
     do {
-        n = sendmsg(sys_plain_of(s)->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0));
+        n = iov_count == 1 ? send(fd, iov->at, iov->size, flags) : sendmsg(fd, &msg, flags);
     } while (n < 0 && errno == EINTR);
     if (n < 0) { return sys_err(errno); }
     *moved = (size_t)n;
