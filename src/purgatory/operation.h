@@ -1,17 +1,20 @@
 /* operation.h - one delayed operation: something that is answered later, exactly once.
  *
  * Place:      the caller embeds struct purg_op in its own structure and parks it with
- *             purg_try_complete_else_watch() (purgatory.h). Source of the idea: Apache Kafka's
- *             purgatory and its 2015 redesign; the differences are eager unlinking, an owner
- *             that completes, and a wheel per owner.
+ *             purg_try_complete_else_watch() (purgatory.h).
+ * Source:     the idea is Apache Kafka's purgatory and its 2015 redesign; different are eager
+ *             unlinking, an owner that completes, and a wheel per owner.
  * Thread:     try_complete on any thread, one call at a time. on_complete on the owner's thread.
+ * Locks:      none of the library's is held while either runs; a caller of the library holds none
+ *             that they take.
  * Ownership:  the library borrows the operation and its watch nodes from the moment it is parked
  *             until on_complete is called; on_complete gets them back and may free or reuse them.
  * Invariants: [OP-1] on_complete runs exactly once for each operation that was parked.
  *             [OP-2] when it runs, the operation is linked under no key, has no timer, and no
  *             thread is inside its try_complete or still refers to it.
  *             [OP-3] an event that is published before purg_check() of a watched key is seen by a
- *             try_complete that begins after it (no lost wake-up). */
+ *             try_complete that begins after it (no lost wake-up).
+ * Failure:    none: parking, ending and cancelling cannot fail. Misuse: see purgatory.h. */
 #ifndef PURGATORY_OPERATION_H
 #define PURGATORY_OPERATION_H
 

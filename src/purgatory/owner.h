@@ -4,6 +4,8 @@
  * Thread:     all functions here are for the owner's thread, except where said. Other threads
  *             reach it through the inbox, a lock-free stack of operations: those parked
  *             elsewhere, which need a timer, and those completed elsewhere.
+ * Locks:      holds none while it calls wake, a timer or on_complete; the caller of a step holds
+ *             none that these take.
  * Ownership:  an operation keeps its owner for life. The owner outlives its operations.
  * Invariants: [OWN-1] an operation is in at most one of inbox and ready queue, at most once.
  *             [OWN-2] wake is called at most once between two steps, and only after the last step
@@ -53,10 +55,11 @@ PURG_API uint64_t purg_owner_next_ns(const struct purg_owner *owner);
 PURG_API void purg_owner_shutdown(struct purg_owner *owner);
 
 /* Nothing waits, is queued or is still referred to. A thread that is inside a call for an
- * operation of this owner counts only once the operation was posted: stop such threads first. */
+ * operation of this owner counts only once the operation was posted: stop such threads first.
+ * O(1). */
 PURG_API bool purg_owner_is_idle(const struct purg_owner *owner);
 
-/* Operations of this owner that are armed or not yet answered (seen by the owner so far). */
+/* Operations of this owner that are armed or not yet answered (seen by the owner so far). O(1). */
 PURG_API size_t purg_owner_count(const struct purg_owner *owner);
 
 /* The wheel that step drives, for plain timers of the same task (idle, throttle, sessions). They

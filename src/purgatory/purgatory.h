@@ -7,7 +7,8 @@
  * Locks:      watch lists lie in shards, each with a short lock; one is held at a time, and never
  *             while a function of the user runs. A caller must hold no lock that a try_complete
  *             takes: collect the keys, drop the locks, then check.
- * Ownership:  operations and nodes are the caller's memory, lent while parked (operation.h).
+ * Ownership:  operations and nodes are the caller's memory, lent while parked (operation.h). The
+ *             purgatory outlives its operations.
  * Invariants: [PRG-1] an operation is unlinked from every key before its on_complete runs; nothing
  *             lingers and there is no purge.
  *             [PRG-2] a walk visits what was linked when it began, oldest first, and unlinks only

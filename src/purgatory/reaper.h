@@ -2,6 +2,8 @@
  *
  * Place:      optional, on POSIX threads; beside purg_env_pthread().
  * Thread:     start and stop from one thread; on_complete of its operations runs on the reaper's.
+ * Locks:      none is held while a callback runs.
+ * Failure:    only starting can fail. Misuse: stopping it from its own thread.
  * Ownership:  the reaper owns its purg_owner; operations name that one in purg_op_init(). Callers
  *             on other threads pass self = NULL. */
 #ifndef PURGATORY_REAPER_H

@@ -4,18 +4,19 @@
  * Source:     Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (1987), scheme 7; slots
  *             are chosen by the highest digit in which deadline and clock differ, so no level ever
  *             wraps.
- * Thread:     one thread (the owner) only; there is no lock. Callbacks run on it, inside
- *             purg_wheel_advance().
+ * Thread:     one thread (the owner) only. Callbacks run on it, inside purg_wheel_advance().
+ * Locks:      takes none; the caller may hold any that its callbacks do not take.
  * Ownership:  timers are the caller's memory, untouched by the wheel once removed or due. A timer
- *             must not be freed while it is in a wheel.
+ *             must not be freed while it is in a wheel. Lifetime: the wheel from purg_wheel_init()
+ *             to purg_wheel_fini(), at one address.
  * Invariants: [WHL-1] never early: a timer fires when now >= deadline, not before. [WHL-2] late by
  *             less than one tick, if the wheel is advanced when next_ns says. [WHL-3] fires
  *             exactly once per add, unless removed. [WHL-4] a timer sits at the level of the
  *             highest digit in which its tick and the clock's tick differ; its slot is strictly
  *             ahead of the clock's at that level. [WHL-5] a level's bitmap has a bit exactly for
- *             its non-empty slots. Complexity: add, remove: O(1). next_ns: O(1). advance: O(fired
- *             + cascaded), each timer cascades at most once per level; empty time costs nothing,
- *             however long.
+ *             its non-empty slots.
+ * Complexity: add, remove: O(1). next_ns: O(1). advance: O(fired + cascaded), each timer cascades
+ *             at most once per level; empty time costs nothing, however long.
  * Failure:    an overflow level that cannot be allocated costs only extra cascading: the timer
  *             waits in the farthest slot there is and is placed again. Adding never fails.
  * Misuse:     reported through purg_env.misuse before anything changed: adding a timer that is in

@@ -287,8 +287,8 @@ static void test_parking_needs_no_memory(void **state)
     run(202, (struct purg_options){.shards = 1}, 2);
 }
 
-/* Case C25: operations over many keys of which one is busy. Where completed ones stayed linked under
- * the quiet keys, memory would rise and the count would not return to zero. */
+/* Case C25: operations over many keys of which one is busy. Where completed ones stayed linked
+ * under the quiet keys, memory would rise and the count would not return to zero. */
 #define QUIET_KEYS 500
 #define WIDE_OPS 20
 #define ROUNDS 100
