@@ -4,21 +4,17 @@
 #include "base/check.h"
 #include "base/mem.h"
 
-/* The library's room for a lock is smaller than ours: it holds a pointer. */
-static struct sys_mutex *mutex_of(const struct purg_mutex *mutex)
+_Static_assert(sizeof(struct sys_mutex) <= PURG_MUTEX_SIZE, "the library's room holds our lock");
+
+static struct sys_mutex *mutex_of(struct purg_mutex *mutex)
 {
-    struct sys_mutex *m;
-    memcpy(&m, mutex->storage, sizeof m);
-    return m;
+    return (struct sys_mutex *)(void *)mutex->storage;
 }
 
 static bool env_mutex_init(void *ctx, struct purg_mutex *mutex)
 {
     (void)ctx;
-    struct sys_mutex *m = mem_new(struct sys_mutex);
-    if (!m) { return false; }
-    sys_mutex_init(m, SYS_RANK_PURGATORY);
-    memcpy(mutex->storage, &m, sizeof m);
+    sys_mutex_init(mutex_of(mutex), SYS_RANK_PURGATORY);
     return true;
 }
 
@@ -26,7 +22,6 @@ static void env_mutex_fini(void *ctx, struct purg_mutex *mutex)
 {
     (void)ctx;
     sys_mutex_fini(mutex_of(mutex));
-    mem_free(mutex_of(mutex));
 }
 
 static void env_mutex_lock(void *ctx, struct purg_mutex *mutex) NO_THREAD_SAFETY

@@ -71,6 +71,11 @@ void sys_futex_wake(_Atomic int *word)
     (void)syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, NULL, NULL, 0);
 }
 
+void sys_futex_wake_one(_Atomic int *word)
+{
+    (void)syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL, NULL, 0);
+}
+
 bool sys_wait_flag(struct sys *sys, _Atomic int *flag, uint64_t deadline_ns)
 {
     (void)sys;

@@ -1,19 +1,55 @@
 /* mutex.c - locks, with their rank verified in debug builds.
  *
+ * Place:      a word and the kernel's futex instead of a pthread mutex: so small that a lock lies in
+ *             the cache line of what it guards.
+ * Source:     Drepper, "Futexes Are Tricky" (2011), the third mutex, with a short spin before.
  * Thread:     any. The list of held locks is thread-local.
  * Invariants: [SYS-1] a thread takes locks in rising rank only. [SYS-2] no lock survives a step. */
 #include "base/check.h"
 #include "sys/sys_int.h"
 
-#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
-_Static_assert(sizeof(pthread_mutex_t) <= sizeof((struct sys_mutex){0}.opaque),
-               "the opaque part holds a pthread mutex");
+#define SYS_MUTEX_FREE 0
+#define SYS_MUTEX_HELD 1
+#define SYS_MUTEX_AWAITED 2 /* held, and somebody may sleep: giving it back wakes one */
+#define SYS_MUTEX_SPINS 100 /* locks are short: a few spins are cheaper than a sleep */
 
-static pthread_mutex_t *sys_mutex_inner(struct sys_mutex *m)
+static _Atomic(int) *sys_mutex_inner(struct sys_mutex *m)
 {
-    return (pthread_mutex_t *)(void *)m->opaque;
+    return (_Atomic(int) *)(void *)m->opaque;
+}
+
+static bool sys_mutex_take(_Atomic(int) *word)
+{
+    int expected = SYS_MUTEX_FREE;
+    /* Acquire; pairs with the release that gave it back. */
+    return atomic_compare_exchange_strong_explicit(word, &expected, SYS_MUTEX_HELD,
+                                                   memory_order_acquire, memory_order_relaxed);
+}
+
+static void sys_mutex_pause(void)
+{
+#ifdef __x86_64__
+    __builtin_ia32_pause();
+#endif
+}
+
+static void sys_mutex_wait(_Atomic(int) *word)
+{
+    for (int i = 0; i < SYS_MUTEX_SPINS; i++) {
+        sys_mutex_pause();
+        if (atomic_load_explicit(word, memory_order_relaxed) == SYS_MUTEX_FREE &&
+            sys_mutex_take(word)) {
+            return;
+        }
+    }
+    /* Taken as awaited, since others may still sleep. Acquire as above. */
+    while (atomic_exchange_explicit(word, SYS_MUTEX_AWAITED, memory_order_acquire) !=
+           SYS_MUTEX_FREE) {
+        sys_futex_wait(word, SYS_MUTEX_AWAITED, SYS_NEVER);
+    }
 }
 
 #ifdef BARNABAS_DEBUG
@@ -66,33 +102,28 @@ void sys_mutex_init(struct sys_mutex *m, unsigned rank)
 {
     memset(m, 0, sizeof *m);
     m->rank = rank;
-    pthread_mutexattr_t attr;
-    int rc = pthread_mutexattr_init(&attr);
-    CHECK(rc == 0);
-    /* Locks are short: a few spins are cheaper than a sleep. */
-    rc = pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
-    CHECK(rc == 0);
-    rc = pthread_mutex_init(sys_mutex_inner(m), &attr);
-    CHECK(rc == 0);
-    (void)pthread_mutexattr_destroy(&attr);
+    atomic_init(sys_mutex_inner(m), SYS_MUTEX_FREE);
 }
 
 void sys_mutex_fini(struct sys_mutex *m)
 {
-    int rc = pthread_mutex_destroy(sys_mutex_inner(m));
-    CHECK(rc == 0); /* EBUSY: it is still held. */
+    int word = atomic_load_explicit(sys_mutex_inner(m), memory_order_relaxed);
+    CHECK(word == SYS_MUTEX_FREE); /* otherwise it is still held */
 }
 
 NO_THREAD_SAFETY void sys_mutex_lock(struct sys_mutex *m)
 {
     sys_mutex_note_lock(m);
-    int rc = pthread_mutex_lock(sys_mutex_inner(m));
-    CHECK(rc == 0);
+    _Atomic(int) *word = sys_mutex_inner(m);
+    if (!sys_mutex_take(word)) { sys_mutex_wait(word); }
 }
 
 NO_THREAD_SAFETY void sys_mutex_unlock(struct sys_mutex *m)
 {
     sys_mutex_note_unlock(m);
-    int rc = pthread_mutex_unlock(sys_mutex_inner(m));
-    CHECK(rc == 0);
+    _Atomic(int) *word = sys_mutex_inner(m);
+    /* Release; pairs with the next acquire. */
+    int was = atomic_exchange_explicit(word, SYS_MUTEX_FREE, memory_order_release);
+    CHECK(was != SYS_MUTEX_FREE);
+    if (was == SYS_MUTEX_AWAITED) { sys_futex_wake_one(word); }
 }

@@ -44,7 +44,7 @@ uint64_t sys_random_u64(struct sys *sys);
 /* Ranks in docs/CONCURRENCY.md: a thread takes locks in rising rank only; debug builds verify it.
  */
 struct CAPABILITY("mutex") sys_mutex {
-    _Alignas(16) unsigned char opaque[56];
+    _Alignas(8) unsigned char opaque[24];
     unsigned rank;
 };
 
@@ -248,6 +248,8 @@ static inline void sys_stream_close(struct sys_stream *s)
 /* host: a name, an address, or NULL/"" for all interfaces. port 0 picks one. ERR_BUSY: in use. */
 NODISCARD enum err sys_listen(struct sys *sys, const char *host, uint16_t port, unsigned backlog,
                               struct sys_listener **out);
+/* Kernel buffers of the connections that it will accept, in bytes; below 0: as the system likes. */
+NODISCARD enum err sys_listener_buffers(struct sys_listener *l, int send_bytes, int receive_bytes);
 uint16_t sys_listener_port(const struct sys_listener *l);
 void sys_listener_close(struct sys_listener *l); /* accepts NULL */
 /* Production only: the descriptor, for a library with a loop of its own; it stays the listener's.

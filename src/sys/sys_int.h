@@ -38,7 +38,8 @@ struct timespec sys_timespec(uint64_t ns);
 
 /* Waits on *word == expected until the absolute deadline; wakes one sleeper. */
 void sys_futex_wait(_Atomic int *word, int expected, uint64_t deadline_ns);
-void sys_futex_wake(_Atomic int *word);
+void sys_futex_wake(_Atomic int *word); /* all who wait */
+void sys_futex_wake_one(_Atomic int *word);
 
 /* NULL when the table is full: calls on it are not stamped. */
 struct sys_device *sys_device_of(struct sys *sys, uint64_t id);
