@@ -41,29 +41,32 @@ struct lane {
     uint64_t completed;
 };
 
-/* Items in the order of their serial numbers, used again in that order. */
+/* Items in the order of their serial numbers, used again in that order: a few more than outstanding,
+ * for one is free only after its on_complete. */
 struct slab {
     unsigned char *items;
     size_t item_size;
-    uint64_t mask; /* their number, less one */
+    uint64_t count;
 };
 
 static struct slab slab_new(uint64_t outstanding, size_t keys)
 {
-    struct slab slab = {.item_size = sizeof(struct item) + keys * sizeof(struct purg_watch_node)};
-    /* More than outstanding: one is used again only after its on_complete. */
-    while (slab.mask < outstanding + STEP_EVERY) {
-        slab.mask = 2 * slab.mask + 1;
-    }
-    slab.items = aligned_alloc(64, (slab.mask + 1) * slab.item_size);
+    struct slab slab = {.item_size = sizeof(struct item) + keys * sizeof(struct purg_watch_node),
+                        .count = outstanding + 2 * STEP_EVERY};
+    slab.items = aligned_alloc(64, slab.count * slab.item_size);
     must(slab.items != NULL, "memory");
-    memset(slab.items, 0, (slab.mask + 1) * slab.item_size); /* no page faults later */
+    memset(slab.items, 0, slab.count * slab.item_size); /* no page faults later */
     return slab;
 }
 
-static struct item *item_of(const struct slab *slab, uint64_t serial)
+static struct item *item_at(const struct slab *slab, uint64_t index)
 {
-    return (struct item *)(void *)(slab->items + (serial & slab->mask) * slab->item_size);
+    return (struct item *)(void *)(slab->items + index * slab->item_size);
+}
+
+static uint64_t index_after(const struct slab *slab, uint64_t index)
+{
+    return index + 1 == slab->count ? 0 : index + 1;
 }
 
 static bool item_try(struct purg_op *op)
@@ -109,13 +112,18 @@ static void lane_run(struct lane *lane, struct purg_owner *owner, const struct s
     uint64_t now_ns = start_ns;
     uint64_t end_ns = start_ns + window->options->run_ns;
     uint64_t serial = outstanding;
+    uint64_t oldest_index = 0;
+    uint64_t next_index = outstanding;
     while (now_ns < end_ns) {
         for (size_t i = 0; i < STEP_EVERY; i++, serial++) {
             uint64_t oldest = serial - outstanding;
-            atomic_store_explicit(&item_of(slab, oldest)->is_ready, true, memory_order_relaxed);
+            atomic_store_explicit(&item_at(slab, oldest_index)->is_ready, true,
+                                  memory_order_relaxed);
             lane->completed += purg_check(window->purgatory, owner,
                                           key_of(lane, oldest, oldest % window->options->keys));
-            park(lane, owner, item_of(slab, serial), serial, now_ns);
+            park(lane, owner, item_at(slab, next_index), serial, now_ns);
+            oldest_index = index_after(slab, oldest_index);
+            next_index = index_after(slab, next_index);
         }
         now_ns = mono_ns();
         purg_owner_step(owner, now_ns);
@@ -135,7 +143,7 @@ static void *lane_main(void *arg)
         purg_owner_create(&window->options->env, &(struct purg_owner_options){.start_ns = now_ns});
     must(owner != NULL, "memory");
     for (uint64_t serial = 0; serial < outstanding; serial++) {
-        park(lane, owner, item_of(&slab, serial), serial, now_ns);
+        park(lane, owner, item_at(&slab, serial), serial, now_ns);
     }
     pthread_barrier_wait(&lane->window->start);
     lane_run(lane, owner, &slab, outstanding);

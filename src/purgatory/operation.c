@@ -196,12 +196,17 @@ static enum verdict try_until_settled(struct purg_op *op, uint32_t drop)
     }
 }
 
-bool purg_op_check(struct purg_op *op, struct purg_owner *self)
+/* What unlinking will touch first. */
+static void nodes_prefetch(const struct purg_op *op)
 {
-    /* What ending it will touch. */
     for (uint32_t i = 0; i < op->nodes_count && i < NODES_AHEAD; i++) {
         __builtin_prefetch(&op->nodes[i].next, 1);
     }
+}
+
+bool purg_op_check(struct purg_op *op, struct purg_owner *self)
+{
+    nodes_prefetch(op);
     if (self == op->owner) { /* else the timer is another thread's */
         __builtin_prefetch(op->timer.link.next, 1);
         __builtin_prefetch(op->timer.link.prev, 1);
@@ -255,6 +260,7 @@ bool purg_op_cancel(struct purg_op *op, struct purg_owner *self, enum purg_reaso
         purg_misuse(purg_owner_env(op->owner), "purg_op_cancel: not a reason for a cancel");
     }
     if (!purg_op_is_parked(op)) { return false; }
+    nodes_prefetch(op);
     purg_refuse_locked(op->purgatory, "purg_op_cancel: called under a shard's lock");
     bool is_parking;
     if (!purg_op_begin_end(op, reason, &is_parking)) { return false; }

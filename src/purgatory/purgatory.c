@@ -25,7 +25,7 @@
 
 struct shard {
     _Alignas(PURG_CACHE_LINE) struct purg_mutex mutex;
-    /* Written under the lock; read without it only to prefetch, where a stale value does no harm. */
+    /* Written under the lock; read without it only to prefetch: a stale value does no harm. */
     union {
         struct purg_watch_node *one; /* buckets_mask == 0 */
         _Atomic(struct purg_watch_node **) table; /* otherwise */
@@ -194,12 +194,34 @@ static void table_grow(struct purgatory *purgatory, struct shard *shard)
     }
 }
 
+/* Neighbours are written under the lock and read under it; relaxed, because neighbours_prefetch()
+ * looks at them without. */
+static void next_set(struct purg_watch_node *node, struct purg_watch_node *next)
+{
+    __atomic_store_n(&node->next, next, __ATOMIC_RELAXED);
+}
+
+static void prev_set(struct purg_watch_node *node, struct purg_watch_node *prev)
+{
+    __atomic_store_n(&node->prev, prev, __ATOMIC_RELAXED);
+}
+
+/* Without locks, for linked nodes of an operation that this thread holds: what unlinking them will
+ * write to. Otherwise each unlock would wait for it. */
+static void neighbours_prefetch(const struct purg_watch_node *nodes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        __builtin_prefetch(__atomic_load_n(&nodes[i].next, __ATOMIC_RELAXED), 1);
+        __builtin_prefetch(__atomic_load_n(&nodes[i].prev, __ATOMIC_RELAXED), 1);
+    }
+}
+
 static void ring_insert_before(struct purg_watch_node *at, struct purg_watch_node *node)
 {
-    node->next = at;
-    node->prev = at->prev;
-    at->prev->next = node;
-    at->prev = node;
+    next_set(node, at);
+    prev_set(node, at->prev);
+    next_set(at->prev, node);
+    prev_set(at, node);
     node->chain_at = NULL; /* not the head */
 }
 
@@ -213,8 +235,8 @@ static void node_link(struct purgatory *purgatory, struct shard *shard, uint64_t
         ring_insert_before(head, node); /* the ring's end */
         return;
     }
-    node->next = node;
-    node->prev = node;
+    next_set(node, node);
+    prev_set(node, node);
     shard->keys_count++;
     /* A quarter full at most: each other key in the chain is a cache miss. */
     if (4 * (uint64_t)shard->keys_count > (uint64_t)mask_of(shard) + 2) {
@@ -239,9 +261,9 @@ static void node_unlink(struct shard *shard, struct purg_watch_node *node)
             if (heir->chain_next) { heir->chain_next->chain_at = &heir->chain_next; }
         }
     }
-    node->prev->next = next;
-    next->prev = node->prev;
-    node->next = NULL;
+    next_set(node->prev, next);
+    prev_set(next, node->prev);
+    next_set(node, NULL);
     count_node(shard, node, UINT32_MAX);
 }
 
@@ -265,6 +287,7 @@ void purg_unlink_all(struct purg_op *op)
     for (size_t at = 0; at < op->nodes_count; at += ahead) {
         struct purg_watch_node *nodes = &op->nodes[at];
         ahead = nodes_hash(purgatory, nodes, op->nodes_count - at, hashes);
+        neighbours_prefetch(nodes, ahead);
         for (size_t i = 0; i < ahead; i++) {
             struct shard *shard = shard_of(purgatory, hashes[i]);
             shard_lock(purgatory, shard);

@@ -129,8 +129,8 @@ static void place_stray(struct purg_wheel *wheel, struct purg_timer *timer)
     link_add_tail(&wheel->stray, &timer->link);
 }
 
-/* time_ns / tick_ns. A division is slow; multiplied by the inverse, 2^64 / tick_ns, it is at most one
- * too small. The inverse is the last tick, too. */
+/* time_ns / tick_ns. A division is slow; a product with the inverse, 2^64 / tick_ns, is at most one
+ * too small. The last tick is that inverse. */
 static uint64_t ticks_before(const struct purg_wheel *wheel, uint64_t time_ns)
 {
 #ifdef __SIZEOF_INT128__
