@@ -1,7 +1,9 @@
 /* model_test.c - random schedules of everything at once against a plain model, in virtual time.
  *
  * The model is an array: which operation is parked, on what, until when. After each move it is
- * compared with the library: who ended, why, when, how often, and what the counters say. */
+ * compared with the library: who ended, why, when, how often, and what the counters say. Every
+ * other schedule is driven: each owner steps exactly when it asked to, and the model says which
+ * operation must expire next, within a tick, as a list sorted by deadline would. */
 #include "purg_test.h"
 
 #define OPS 400
@@ -38,7 +40,9 @@ struct model {
     uint64_t now_ns;
     uint64_t expirations;
     uint64_t seed;
+    uint64_t expired_tick_ns; /* of what expired last, rounded up */
     bool is_stepping;
+    bool is_driven;
 };
 
 static struct model m;
@@ -72,6 +76,11 @@ static void op_complete(struct purg_op *op, enum purg_reason reason)
     if (reason == PURG_EXPIRED) { /* nobody else said so: then it is due, and was parked */
         assert_int_equal(it->phase, PARKED);
         assert_true(it->deadline_ns <= m.now_ns); /* never early */
+        if (m.is_driven) {
+            assert_true(m.now_ns - it->deadline_ns < TICK_NS);
+            assert_true(tick_up(it->deadline_ns) >= m.expired_tick_ns); /* in order */
+            m.expired_tick_ns = tick_up(it->deadline_ns);
+        }
         m.expirations++;
     } else {
         assert_int_equal(it->phase, ENDED); /* once */
@@ -181,6 +190,42 @@ static void move_step(size_t owner)
     assert_int_equal(purg_owner_next_ns(m.owners[owner]), next_ns);
 }
 
+/* The first deadline of an owner's operations, rounded up. */
+static uint64_t first_due(size_t owner)
+{
+    uint64_t first_ns = PURG_NEVER;
+    for (size_t i = 0; i < OPS; i++) {
+        const struct model_op *it = &m.ops[i];
+        if (it->owner == owner && it->phase == PARKED && it->deadline_ns != PURG_NEVER &&
+            tick_up(it->deadline_ns) < first_ns) {
+            first_ns = tick_up(it->deadline_ns);
+        }
+    }
+    return first_ns;
+}
+
+/* Lets time pass up to 'target_ns', with each step when it is asked for. */
+static void drive(uint64_t target_ns)
+{
+    for (;;) {
+        size_t owner = 0;
+        uint64_t next_ns = PURG_NEVER;
+        for (size_t i = 0; i < OWNERS; i++) {
+            uint64_t own_ns = purg_owner_next_ns(m.owners[i]);
+            if (own_ns < next_ns) {
+                next_ns = own_ns;
+                owner = i;
+            }
+        }
+        if (next_ns > target_ns) { return; }
+        m.now_ns = next_ns > m.now_ns ? next_ns : m.now_ns;
+        uint64_t due_ns = first_due(owner);
+        uint64_t before = m.expirations;
+        move_step(owner);
+        assert_int_equal(m.expirations > before, due_ns <= m.now_ns);
+    }
+}
+
 static void check_counters(void)
 {
     size_t size = 0;
@@ -217,9 +262,12 @@ static void move(void)
     case 8:
         if (below(8) == 0) { move_cancel_key(); }
         break;
-    default:
-        m.now_ns += below((uint64_t)1 << below(22));
+    default: {
+        uint64_t target_ns = m.now_ns + below((uint64_t)1 << below(22));
+        if (m.is_driven) { drive(target_ns); }
+        m.now_ns = target_ns;
         move_step(below(OWNERS));
+    }
     }
     check_counters();
 }
@@ -233,6 +281,7 @@ static void run(uint64_t seed, struct purg_options options, size_t tables_max)
 {
     memset(&m, 0, sizeof m);
     m.seed = seed;
+    m.is_driven = seed % 2 == 0;
     struct purg_env env = test_env_table(&m.env);
     m.purgatory = purg_create(&env, &options);
     assert_non_null(m.purgatory);
