@@ -194,9 +194,10 @@ struct prepared {
     struct batch_facts facts;
 };
 
-static void rules_of(struct log *log, struct batch_rules *rules, int32_t *segment_bytes)
+static void rules_of(const struct log *log, struct batch_rules *rules, int32_t *segment_bytes)
+    HOLDS(log->lock);
+static void rules_of(const struct log *log, struct batch_rules *rules, int32_t *segment_bytes)
 {
-    sys_mutex_lock(&log->lock);
     const struct log_config *c = &log->config;
     *rules = (struct batch_rules){
         .time_before_max_ms = c->message_timestamp_before_max_ms,
@@ -215,7 +216,6 @@ static void rules_of(struct log *log, struct batch_rules *rules, int32_t *segmen
         if (rules->codec == CODEC_ZSTD) { rules->level = c->compression_zstd_level; }
     }
     *segment_bytes = c->segment_bytes;
-    sys_mutex_unlock(&log->lock);
 }
 
 static void refuse_batch(struct log_append_result *out, enum batch_reject why,
@@ -410,8 +410,36 @@ static enum err run_begin(struct log *log, struct run *r)
 static bool would_block(const struct log *log)
 {
     if (log_usable(log) != ERR_OK) { return false; }
-    return !atomic_load_explicit(&log->is_warm, memory_order_acquire) ||
+    return !atomic_load_explicit(&log->is_warm, memory_order_acquire) || log_is_busy(log) ||
            sys_device_is_slow(log->env->sys, log->env->device);
+}
+
+/* Whether these would close the active segment: file work, which a caller that may not block leaves
+ * to another. A guess before validation: an append that comes between can make it wrong, once. */
+static bool would_roll(const struct log *log, struct run *run, struct log_append_args *const args[],
+                       size_t count) HOLDS(log->lock);
+static bool would_roll(const struct log *log, struct run *run, struct log_append_args *const args[],
+                       size_t count)
+{
+    int64_t time_max = log->config.timestamp_is_append_time ? run->now_ms : -1;
+    int64_t next = log_leo(log);
+    size_t bytes = 0;
+    if (!log->warm) { return false; }
+    for (size_t i = 0; i < count; i++) {
+        struct batch_header h;
+        if (batch_peek(slice_of(args[i]->records.at, args[i]->records.size), &h)) { continue; }
+        if (!log->config.timestamp_is_append_time && h.max_timestamp > time_max) {
+            time_max = h.max_timestamp;
+        }
+        if (h.last_offset_delta >= 0) { next += (int64_t)h.last_offset_delta + 1; }
+        bytes += args[i]->records.size;
+    }
+    const struct segment *s = &log->segments[log->segments_count - 1];
+    if (s->size == 0) { return bytes > (size_t)log->config.segment_bytes; }
+    run->count = count - 1;
+    bool rolls = must_roll(log, s, run, bytes, time_max, next - 1);
+    run->count = 0;
+    return rolls;
 }
 
 void log_append(struct log *log, struct log_append_args *const args[],
@@ -425,12 +453,17 @@ void log_append(struct log *log, struct log_append_args *const args[],
     run.records = 0;
     run.count = 0;
     run.failed = ERR_OK;
-    struct batch_rules rules;
-    int32_t segment_bytes;
-    rules_of(log, &rules, &segment_bytes);
+    struct batch_rules rules = {0};
+    int32_t segment_bytes = 0;
     /* Looked at before validation, which stamps in place and cannot be done twice. What comes after
      * an ERR_AGAIN waits with it: order within a connection. */
     bool again = !args[0]->may_block && would_block(log);
+    if (!again) {
+        sys_mutex_lock(&log->lock);
+        rules_of(log, &rules, &segment_bytes);
+        again = !args[0]->may_block && would_roll(log, &run, args, count);
+        sys_mutex_unlock(&log->lock);
+    }
     for (size_t i = 0; i < count; i++) {
         result_init(out[i]);
         if (again) {

@@ -366,7 +366,9 @@ enum err log_truncate_to(struct log *log, int64_t offset)
 {
     sys_mutex_lock(&log->lock);
     enum err e = log_usable(log);
+    log_set_busy(log, true);
     if (!e) { e = truncate_locked(log, offset); }
+    log_set_busy(log, false);
     sys_mutex_unlock(&log->lock);
     if (!e) { log_mark_dirty(log, true); }
     return e;

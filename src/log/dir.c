@@ -466,6 +466,11 @@ enum err logdir_open(struct sys *sys, const struct logdir_options *options, stru
     }
     logdir_each(dir, post_unsynced, NULL);
     dir->stats.load_ns = sys_mono_ns(sys) - begun_ns;
+    log_info(o->logger, LOGGER_DIR,
+             "Loaded %zu logs of %s in %.1f ms after %s stop; %zu were scanned (%llu bytes)",
+             dir->stats.logs_count, dir->path, (double)dir->stats.load_ns / 1e6,
+             dir->stats.was_clean ? "a clean" : "no clean", dir->stats.logs_scanned_count,
+             (unsigned long long)dir->stats.scanned_bytes);
     *out = dir;
     return ERR_OK;
 }
@@ -545,16 +550,6 @@ void logdir_close(struct logdir *dir, const struct logdir_close_options *options
 const char *logdir_path(const struct logdir *dir)
 {
     return dir->path;
-}
-
-struct uuid logdir_id(const struct logdir *dir)
-{
-    return dir->identity.directory_id;
-}
-
-const char *logdir_cluster_id(const struct logdir *dir)
-{
-    return dir->identity.cluster_id;
 }
 
 bool logdir_is_offline(const struct logdir *dir)

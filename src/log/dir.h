@@ -83,9 +83,6 @@ void logdir_close(struct logdir *dir, const struct logdir_close_options *options
 NODISCARD enum err logdir_flush(struct logdir *dir);
 
 const char *logdir_path(const struct logdir *dir);
-struct uuid logdir_id(const struct logdir *dir); /* directory.id */
-/* cluster.id of meta.properties, whether found or written. */
-const char *logdir_cluster_id(const struct logdir *dir);
 bool logdir_is_offline(const struct logdir *dir);
 const struct logdir_load_stats *logdir_load_stats(const struct logdir *dir);
 

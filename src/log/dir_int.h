@@ -39,7 +39,7 @@ struct mark_entry {
 };
 
 struct marks {
-    struct sys *sys;
+    struct sys *sys; /* constant */
     struct sys_mutex lock;
     /* Guarded by the lock. */
     char path[LOG_PATH_SIZE];
@@ -143,8 +143,9 @@ struct flusher {
 
 /* BLOCKS. Takes part in the flusher of a peer on the same device, or starts one. */
 NODISCARD enum err flusher_join(struct logdir *dir);
-/* BLOCKS. No callback runs after the return; the last directory ends the task. sync: the file system
- * is synced first (a failure shows as the directory being offline). Harmless before the join. */
+/* BLOCKS. No callback runs after the return; the last directory ends the task. sync: the file
+ * system is synced first (a failure shows as the directory being offline). Harmless before the
+ * join. */
 void flusher_leave(struct logdir *dir, bool sync);
 /* Any thread. */
 void flusher_post(struct flusher *f, struct log *log);
@@ -166,7 +167,7 @@ struct removal {
 enum keeper_job { KEEPER_RETENTION, KEEPER_IDLE, KEEPER_CHECKPOINT, KEEPER_JOBS };
 
 struct keeper {
-    struct logdir *dir;
+    struct logdir *dir; /* constant */
     /* The keeper's own. */
     uint64_t due_ns[KEEPER_JOBS];
     struct log **pass; /* logs of the present pass over them, referenced */
@@ -194,6 +195,7 @@ void keeper_remove_later(struct keeper *k, const char *path, int64_t delay_ms, b
 /* ---- the directory (dir.c) ---- */
 
 struct logdir {
+    /* Constant once the directory is open. */
     struct sys *sys;
     char *path;
     struct logdir_options options; /* strings are not kept */
@@ -201,6 +203,8 @@ struct logdir {
     struct log_env env;
     struct sys_file *lock_file;
     struct logdir_load_stats stats;
+
+    /* The first failure sets both, the cause before the flag; never taken back. */
     _Atomic bool offline;
     _Atomic int offline_cause; /* enum err */
 
@@ -210,8 +214,9 @@ struct logdir {
     size_t logs_count, logs_capacity;
     struct map by_name;
 
-    struct marks marks;
-    struct flusher *flusher; /* NULL before it joins and after it left; peers may share it */
+    struct marks marks; /* its own lock */
+    /* Of who opens and closes. NULL before it joins and after it left; peers may share it. */
+    struct flusher *flusher;
     /* The flusher's, while joined. */
     struct logdir *flush_next;
     uint64_t marks_due_ns;

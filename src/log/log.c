@@ -379,10 +379,9 @@ static enum err log_seal_active(struct log *log)
     return e;
 }
 
-enum err log_roll_locked(struct log *log, int64_t base, int64_t now_ms)
+static enum err roll_now(struct log *log, int64_t base, int64_t now_ms) HOLDS(log->lock);
+static enum err roll_now(struct log *log, int64_t base, int64_t now_ms)
 {
-    struct segment *s = log_active(log);
-    if (s->size == 0) { return ERR_OK; }
     enum err e = log_seal_active(log);
     if (e) { return log_device_error(log, e, "closing a segment"); }
     e = log_write_snapshot(log, base);
@@ -411,6 +410,15 @@ enum err log_roll_locked(struct log *log, int64_t base, int64_t now_ms)
     log_info(log->env->logger, LOGGER_LOG, "%s-%d: rolled a new segment at offset %lld", log->topic,
              log->partition, (long long)base);
     return ERR_OK;
+}
+
+enum err log_roll_locked(struct log *log, int64_t base, int64_t now_ms)
+{
+    if (log_active(log)->size == 0) { return ERR_OK; }
+    log_set_busy(log, true);
+    enum err e = roll_now(log, base, now_ms);
+    log_set_busy(log, false);
+    return e;
 }
 
 enum err log_roll(struct log *log, int64_t now_ms)
@@ -475,7 +483,9 @@ bool log_idle_step(struct log *log)
     bool idle = !used && log_usable(log) == ERR_OK;
     if (idle && !dirty) {
         bool had = log->warm != NULL;
+        log_set_busy(log, true);
         cooled = log_cool_down(log) == ERR_OK && had;
+        log_set_busy(log, false);
         if (!log->warm) { log_drop(log); }
     }
     for (uint32_t i = 0; i + 1 < log->segments_count; i++) {

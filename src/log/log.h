@@ -119,8 +119,8 @@ struct log_append_args {
     int32_t leader_epoch;
     enum log_origin origin;
     bool zstd_allowed; /* Produce 7 and later */
-    /* False: instead of opening files of an idle log, or recompressing, answer ERR_AGAIN with
-     * nothing done; the caller comes back from a handler with true. */
+    /* False: instead of opening files of an idle log, closing a segment, waiting for who does, or
+     * recompressing, answer ERR_AGAIN with nothing done; the caller comes back from a handler with true. */
     bool may_block;
     struct codec_scratch *scratch; /* the calling thread's own */
     /* Takes recompressed bytes; may be NULL when may_block is false. Initialised, with a limit. */
@@ -219,7 +219,8 @@ NODISCARD enum err log_producers(struct log *log, struct log_producer_view *out,
 /* ---- changes of shape (BLOCKS) ---- */
 
 /* Cuts everything at and above offset (the batch that holds it goes whole), lowering the synced
- * mark durably first. */
+ * mark durably first. This and log_reset() are for followers, which replication will bring; until
+ * then the simulator and unit tests are their only callers. */
 NODISCARD enum err log_truncate_to(struct log *log, int64_t offset);
 /* DeleteRecords: records below offset are gone for readers; segments go with the next retention
  * pass. Not above the high watermark (ERR_RANGE). At or below the present start: done already.

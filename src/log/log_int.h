@@ -222,6 +222,8 @@ struct log {
     _Atomic uint64_t rot_total;
     _Atomic bool is_warm; /* pairs with the non-blocking checks before the lock */
     _Atomic bool is_closed; /* deleted or set aside */
+    _Atomic bool
+        is_busy; /* the lock is held for file work: who may not block does not wait for it */
     _Atomic bool is_used; /* since the keeper last looked */
     _Atomic bool is_posted; /* it is on the flusher's list */
     _Atomic bool is_urgent; /* flush.messages reached or a roll: flush without waiting */
@@ -319,6 +321,16 @@ void log_drop(struct log *log) HOLDS(log->lock);
 void log_set_closed(struct log *log);
 /* Forgets producers that were silent too long; a bounded number of them. Keeper. */
 void log_expire_producers(struct log *log, int64_t now_ms);
+
+/* Around file work under the lock. */
+static inline void log_set_busy(struct log *log, bool busy) HOLDS(log->lock)
+{
+    atomic_store_explicit(&log->is_busy, busy, memory_order_relaxed);
+}
+static inline bool log_is_busy(const struct log *log)
+{
+    return atomic_load_explicit(&log->is_busy, memory_order_relaxed); /* a hint */
+}
 
 /* ERR_OFFLINE, ERR_CLOSED or ERR_OK. */
 NODISCARD enum err log_usable(const struct log *log);

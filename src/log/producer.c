@@ -285,23 +285,6 @@ uint32_t producers_expire(struct producers *p, int64_t now_ms, int64_t expiratio
     return removed;
 }
 
-bool producers_truncate(struct producers *p, int64_t offset)
-{
-    bool exact = true;
-    for (uint32_t i = 0; i < p->count; i++) {
-        struct producer_entry *e = &p->entries[i];
-        uint8_t before = e->batches_count;
-        while (e->batches_count > 0 && e->batches[e->batches_count - 1].last_offset >= offset) {
-            e->batches_count--;
-        }
-        if (e->batches_count == 0 && before > 0) { exact = false; }
-        if (e->batches_count > 0) {
-            e->last_timestamp = e->batches[e->batches_count - 1].timestamp;
-        }
-    }
-    return exact;
-}
-
 size_t producers_snapshot_size(const struct producers *p)
 {
     return SNAPSHOT_HEADER_SIZE + 4u + (size_t)p->count * SNAPSHOT_ENTRY_SIZE;

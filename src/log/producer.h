@@ -86,11 +86,6 @@ const struct producer_entry *producers_find(const struct producers *p, int64_t p
 uint32_t producers_expire(struct producers *p, int64_t now_ms, int64_t expiration_ms,
                           uint32_t scan_max);
 
-/* Forgets batches that end at or behind offset (truncation). False when some producer lost its
- * whole window, so that older batches would have to be known: then clear, load an older snapshot
- * and replay. */
-bool producers_truncate(struct producers *p, int64_t offset);
-
 /* ---- snapshot ---- */
 
 size_t producers_snapshot_size(const struct producers *p);

@@ -412,6 +412,7 @@ enum err log_read(struct log *log, const struct log_read_args *a, struct log_sli
 {
     struct log_read_args args = *a;
     *out = (struct log_slice){0};
+    if (!args.may_block && log_is_busy(log)) { return ERR_AGAIN; }
     for (;;) { /* the offset rises each time */
         int64_t next;
         enum err e = read_segment(log, &args, out, &next);

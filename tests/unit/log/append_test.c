@@ -293,6 +293,54 @@ static void test_log_append_time_is_stamped(void **state)
     log_unref(log);
 }
 
+/* Rolling writes and opens files: not on a thread that may not wait for them. */
+static void test_who_may_not_block_neither_rolls_nor_waits_for_a_roll(void **state)
+{
+    struct fixture *f = *state;
+    f->options.config.segment_bytes = 1000;
+    struct log *log = fixture_create(f, "t");
+    struct log_append_result r = {0};
+    struct log_append_args a = {.now_ms = NOW_MS, .scratch = f->scratch};
+    fixture_append(f, log, (struct fixture_batch){0});
+    int64_t again = 0;
+    for (int i = 0; i < 100; i++) {
+        f->batch.size = 0;
+        a.records = fixture_build(f, &(struct fixture_batch){0});
+        a.may_block = false;
+        uint32_t segments = log->segments_count;
+        int64_t leo = log_leo(log);
+        enum err e = fixture_append_one(log, &a, &r);
+        assert_int_equal(log->segments_count, segments);
+        if (e == ERR_OK) { continue; }
+        assert_int_equal(e, ERR_AGAIN);
+        assert_int_equal(log_leo(log), leo);
+        a.may_block = true;
+        assert_int_equal(fixture_append_one(log, &a, &r), ERR_OK);
+        assert_int_equal(log->segments_count, segments + 1);
+        again++;
+    }
+    assert_true(again > 5);
+    assert_int_equal(fixture_read_all(log, 500), 101);
+    /* The same when records are older than segment.ms allows. */
+    struct log_config c = f->options.config;
+    c.segment_bytes = 1 << 20;
+    c.segment_ms = 1000;
+    log_set_config(log, &c);
+    f->batch.size = 0;
+    a.records = fixture_build(f, &(struct fixture_batch){.time = NOW_MS + 5000});
+    a.may_block = false;
+    assert_int_equal(fixture_append_one(log, &a, &r), ERR_AGAIN);
+    /* Somebody else is at it. */
+    log_set_config(log, &f->options.config);
+    atomic_store(&log->is_busy, true);
+    struct log_read_args read = {.offset = 100, .offset_max = 101, .bytes_max = 1000};
+    struct log_slice s;
+    assert_int_equal(fixture_append_one(log, &a, &r), ERR_AGAIN);
+    assert_int_equal(log_read(log, &read, &s), ERR_AGAIN);
+    atomic_store(&log->is_busy, false);
+    log_unref(log);
+}
+
 static void test_a_cold_log_says_again_before_anything_is_done(void **state)
 {
     struct fixture *f = *state;
@@ -436,6 +484,7 @@ int main(void)
         T(test_gathered_appends_are_judged_one_by_one),
         T(test_another_codec_is_rewritten_where_waiting_is_allowed),
         T(test_log_append_time_is_stamped),
+        T(test_who_may_not_block_neither_rolls_nor_waits_for_a_roll),
         T(test_a_cold_log_says_again_before_anything_is_done),
         T(test_a_leaders_batches_keep_their_offsets),
         T(test_a_deleted_segment_stays_readable_while_a_slice_holds_it),

@@ -83,8 +83,8 @@ static void test_a_directory_belongs_to_one_process_cluster_and_node(void **stat
     o.path = f->path;
     o.cluster_id = "cluster-of-tests";
     assert_int_equal(logdir_open(f->sys, &o, &other), ERR_BUSY);
-    struct uuid id = logdir_id(f->dir);
-    assert_string_equal(logdir_cluster_id(f->dir), "cluster-of-tests");
+    struct uuid id = f->dir->identity.directory_id;
+    assert_string_equal(f->dir->identity.cluster_id, "cluster-of-tests");
     fixture_close(f, true);
     o.cluster_id = "another";
     assert_int_equal(logdir_open(f->sys, &o, &other), ERR_INVALID);

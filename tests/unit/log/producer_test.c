@@ -237,21 +237,6 @@ static void test_table_finds_what_an_array_finds(void **state)
     }
 }
 
-static void test_truncation_forgets_batches_behind_the_offset(void **state)
-{
-    struct fixture *f = *state;
-    for (int32_t s = 0; s < 4; s++) {
-        assert_int_equal(send(f, s * 10, 10), ERR_OK);
-    }
-    assert_true(producers_truncate(&f->p, 20));
-    f->leo = 20;
-    assert_int_equal(send(f, 30, 10), ERR_OUT_OF_ORDER);
-    assert_int_equal(send(f, 10, 10), ERR_DUPLICATE);
-    assert_int_equal(send(f, 20, 10), ERR_OK);
-    assert_int_equal(f->leo, 30);
-    assert_false(producers_truncate(&f->p, 0)); /* older batches would have to be known */
-}
-
 static void test_snapshot_has_kafkas_bytes(void **state)
 {
     struct fixture *f = *state;
@@ -340,7 +325,6 @@ int main(void)
         T(test_more_producers_than_the_bound_are_refused),
         T(test_expiry_forgets_only_the_old_in_bounded_steps),
         T(test_table_finds_what_an_array_finds),
-        T(test_truncation_forgets_batches_behind_the_offset),
         T(test_snapshot_has_kafkas_bytes),
         T(test_damaged_snapshot_is_refused_and_leaves_nothing),
         T(test_expired_producers_are_not_loaded),
