@@ -3,6 +3,7 @@
  * start is the first one, or comes after a stop or a power cut.
  *
  *   sim_fault [--kind K] [--from 1]   K: allocation, read, write, sync, space
+ *   --every 7                         of the allocations only each seventh
  *   --trace                           print events as they happen
  *
  * Invariants: [FLT-1] a start that fails says so and leaves no memory; the next one succeeds.
@@ -623,13 +624,13 @@ static bool run(enum kind kind, enum before before, uint64_t nth, FILE *trace, s
     return was_hit;
 }
 
-static void run_kind(enum kind kind, enum before before, uint64_t from, FILE *trace)
+static void run_kind(enum kind kind, enum before before, uint64_t from, uint64_t every, FILE *trace)
 {
     /* Calls on the two disks differ in number, and not every failure is seen from outside. */
     const uint64_t quiet_max = kind == KIND_ALLOCATION ? 1 : 60;
     struct run sum = {0};
     uint64_t runs = 0, quiet = 0;
-    for (uint64_t nth = from; quiet < quiet_max; nth++, runs++) {
+    for (uint64_t nth = from; quiet < quiet_max; nth += every, runs++) {
         quiet = run(kind, before, nth, trace, &sum) ? 0 : quiet + 1;
     }
     (void)printf("after %s %s: %" PRIu64 " runs, %" PRIu64 " failed starts, %" PRIu64
@@ -641,7 +642,7 @@ static void run_kind(enum kind kind, enum before before, uint64_t from, FILE *tr
 
 int main(int argc, char **argv)
 {
-    uint64_t from = 1;
+    uint64_t from = 1, every = 1;
     int only = -1;
     FILE *trace = NULL;
     for (int i = 1; i < argc; i++) {
@@ -651,6 +652,7 @@ int main(int argc, char **argv)
             continue;
         }
         if (strcmp(argv[i], "--from") == 0) { from = strtoull(value, NULL, 10); }
+        if (strcmp(argv[i], "--every") == 0) { every = strtoull(value, NULL, 10); }
         for (int k = 0; k < KINDS_COUNT; k++) {
             if (strcmp(value, kind_names[k]) == 0) { only = k; }
         }
@@ -659,7 +661,7 @@ int main(int argc, char **argv)
     for (int k = 0; k < KINDS_COUNT; k++) {
         for (int b = 0; b < BEFORES_COUNT; b++) {
             if (only >= 0 && only != k) { continue; }
-            run_kind((enum kind)k, (enum before)b, from, trace);
+            run_kind((enum kind)k, (enum before)b, from, k == KIND_ALLOCATION ? every : 1, trace);
         }
     }
     return 0;
