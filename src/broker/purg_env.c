@@ -66,7 +66,8 @@ static void env_free(void *ctx, void *memory, size_t size)
 static void env_misuse(void *ctx, const char *what)
 {
     (void)ctx;
-    CHECKF(!"libpurgatory is used as it says", "%s", what);
+    bool is_used_as_it_says = false;
+    CHECKF(is_used_as_it_says, "libpurgatory: %s", what);
 }
 
 struct purg_env broker_purg_env(struct sys *sys)
