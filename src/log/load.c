@@ -1,8 +1,9 @@
 /* load.c - finds the logs of a directory at start: from the manifest, or from what lies there.
  *
  * Place:      log/, private.
- * Thread:     start-up, with recovery_threads - 1 tasks beside it that recover partitions too: each
- *             takes the next directory of the list, and start-up adds the logs in its order. BLOCKS.
+ * Thread:     start-up, with recovery_threads - 1 tasks beside it that recover partitions too:
+ *             each takes the next directory of the list; start-up adds the logs in its order.
+ *             BLOCKS.
  * Order:      marker and manifest are read, then removed durably [DIR-2]; without them every
  *             partition directory is listed and recovered from its synced marks, or, in a
  *             directory that Kafka wrote, from its recovery point; then marks are folded, so that

@@ -120,7 +120,8 @@ struct log_append_args {
     enum log_origin origin;
     bool zstd_allowed; /* Produce 7 and later */
     /* False: instead of opening files of an idle log, closing a segment, waiting for who does, or
-     * recompressing, answer ERR_AGAIN with nothing done; the caller comes back from a handler with true. */
+     * recompressing, answer ERR_AGAIN with nothing done; the caller comes back from a handler with
+     * true. */
     bool may_block;
     struct codec_scratch *scratch; /* the calling thread's own */
     /* Takes recompressed bytes; may be NULL when may_block is false. Initialised, with a limit. */

@@ -2,7 +2,8 @@
  *
  * Input: files, each a kind (bit 0: snapshot, bit 1: an odd name, bit 2: checksums are made right),
  * a base offset (one byte), a size (two bytes) and that many bytes. Oracles: the start succeeds or
- * says that it is damaged; what opened takes one more record, and the next start finds all again. */
+ * says that it is damaged; what opened takes one more record, and the next start finds all
+ * again. */
 #include "base/crc32c.h"
 #include "base/mem.h"
 #include "fuzz/folder.h"
