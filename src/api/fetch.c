@@ -214,6 +214,9 @@ static bool want_is_same_topic(const struct fetch_want *a, const struct fetch_wa
 static enum err fetch_build(struct fetch_state *s, struct fetch_response *m, size_t *holes_count)
 {
     struct arena *arena = s->reply.req->arena;
+    arena->limit +=
+        s->parts_count * (sizeof *m->responses + sizeof(struct fetch_response_partition_data) +
+                          sizeof(struct wire_hole));
     struct fetch_response_partition_data *all = arena_array(arena, s->parts_count, sizeof *all);
     m->responses = arena_array(arena, s->parts_count, sizeof *m->responses);
     if (!all || !m->responses) { return ERR_NOMEM; }
@@ -318,6 +321,8 @@ static enum net_verdict fetch_park(struct api_call *call, struct fetch_state *s)
 {
     struct net_request *req = call->req;
     struct delayed_fetch *d = &s->delayed;
+    req->park_arena->limit += s->parts_count * (sizeof *d->items + sizeof(struct purg_watch_node) +
+                                                sizeof(struct purg_key));
     d->items = arena_array(req->park_arena, s->parts_count, sizeof *d->items);
     struct purg_watch_node *nodes = arena_array(req->park_arena, s->parts_count, sizeof *nodes);
     struct purg_key *keys = arena_array(req->park_arena, s->parts_count, sizeof *keys);
@@ -395,6 +400,8 @@ static struct fetch_state *fetch_state_make(struct api_call *call, const struct 
 static bool fetch_state_take_wants(struct fetch_state *s)
 {
     struct arena *arena = s->reply.req->park_arena;
+    /* As many as its session has, however small the request. */
+    arena->limit += s->context.wants_count * sizeof *s->parts;
     s->parts = arena_array(arena, s->context.wants_count, sizeof *s->parts);
     if (!s->parts) { return false; }
     s->parts_count = s->context.wants_count;

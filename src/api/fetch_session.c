@@ -223,6 +223,7 @@ static bool context_add(struct fetch_context *out, const struct fetch_want *want
         if (before && slice_eq(before->topic, want->topic)) {
             w->topic = before->topic;
         } else {
+            arena->limit += want->topic.size + 32;
             char *copy = arena_strndup(arena, want->topic.at, want->topic.size);
             if (!copy) { return false; }
             w->topic = slice_of(copy, want->topic.size);
@@ -241,11 +242,17 @@ static size_t wants_count(const struct fetch_request *m)
     return count;
 }
 
+static bool context_make_room(struct fetch_context *out, size_t count, struct arena *arena)
+{
+    arena->limit += count * sizeof *out->wants + 64;
+    out->wants = arena_array(arena, count, sizeof *out->wants);
+    return out->wants != NULL;
+}
+
 static bool context_from_request(struct fetch_context *out, const struct fetch_request *m,
                                  struct arena *arena)
 {
-    out->wants = arena_array(arena, wants_count(m), sizeof *out->wants);
-    if (!out->wants) { return false; }
+    if (!context_make_room(out, wants_count(m), arena)) { return false; }
     for (size_t i = 0; i < m->topics_count; i++) {
         for (size_t k = 0; k < m->topics[i].partitions_count; k++) {
             struct fetch_want want = want_of(&m->topics[i], &m->topics[i].partitions[k]);
@@ -258,8 +265,7 @@ static bool context_from_request(struct fetch_context *out, const struct fetch_r
 static bool context_from_session(struct fetch_context *out, struct fetch_session *s,
                                  struct arena *arena)
 {
-    out->wants = arena_array(arena, s->partitions.count, sizeof *out->wants);
-    if (!out->wants) { return false; }
+    if (!context_make_room(out, s->partitions.count, arena)) { return false; }
     for (struct list *n = s->order.next; n != &s->order; n = n->next) {
         const struct session_partition *p = CONTAINER_OF(n, struct session_partition, node);
         if (!context_add(out, &p->want, arena)) { return false; }

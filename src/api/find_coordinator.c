@@ -41,6 +41,7 @@ enum net_verdict api_find_coordinator(struct api_call *call)
         m.port = port;
         return API_ANSWER(call, find_coordinator_response, &m);
     }
+    call->req->arena->limit += q.coordinator_keys_count * sizeof *m.coordinators;
     m.coordinators =
         arena_array(call->req->arena, q.coordinator_keys_count, sizeof *m.coordinators);
     if (!m.coordinators) { return NET_CLOSE; }
