@@ -38,7 +38,7 @@ static enum net_verdict partitions_answer(struct api *api, const struct api_repl
             error = KAFKA_REQUEST_TIMED_OUT;
         } else if (result == ERR_NOTFOUND) {
             error = KAFKA_UNKNOWN_TOPIC_OR_PARTITION;
-        } else if (result == ERR_RANGE || result == ERR_LIMIT) {
+        } else if (result == ERR_RANGE) {
             error = KAFKA_INVALID_PARTITIONS;
         } else if (result) {
             error = KAFKA_KAFKA_STORAGE_ERROR;

@@ -185,10 +185,9 @@ static enum kafka_error mutation_error(const struct controller_mutation *m, bool
         return KAFKA_NONE;
     case ERR_EXISTS:
         return KAFKA_TOPIC_ALREADY_EXISTS;
-    case ERR_LIMIT:
-        return KAFKA_INVALID_PARTITIONS;
     case ERR_INVALID:
         return KAFKA_INVALID_CONFIG;
+    case ERR_LIMIT: /* out of descriptors: counts were checked before */
     case ERR_IO:
     case ERR_NOSPACE:
     case ERR_NOMEM:
