@@ -31,7 +31,7 @@ A key is set, in this order of precedence:
 4. by default.
 
 `barnabas serve` warns about keys that it does not know, and refuses wrong values with file, line and what was expected
-(exit code 2). A key without effect is accepted, checked and described all the same.
+(exit code 2). A key without effect is accepted, checked and described all the same, with a warning.
 """
 
 TOPIC_HEAD = """
@@ -80,6 +80,7 @@ def parse_item(item):
         "min": number("min"),
         "max": number("max"),
         "valid": field("valid"),
+        "unused": field("is_unused") == "true",
         "change": {"CONFIG_CLUSTER_WIDE": "cluster", "CONFIG_PER_BROKER": "broker"}.get(field("update"), "restart"),
         "synonyms": [(name, int(scale)) for name, scale in re.findall(r'\{"([\w.]+)", (\d+)\}', item)],
     }
@@ -125,6 +126,8 @@ def document():
             raise SystemExit(f"{TABLE.name}: {key['name']} has no doc")
         if "no effect" not in key["doc"].lower() and name not in used:
             raise SystemExit(f"{TABLE.name}: nobody reads {key['name']}: its doc must say that it has no effect")
+        if ("no effect" in key["doc"].lower()) != key["unused"]:
+            raise SystemExit(f"{TABLE.name}: {key['name']}: .is_unused and its doc disagree")
         return key["doc"].replace("|", "\\|")
 
     text = INTRO + TOPIC_HEAD

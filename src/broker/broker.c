@@ -62,6 +62,41 @@ static enum err broker_take_dirs(struct broker *b, char *message)
     return ERR_INVALID;
 }
 
+/* What an operator can do something about. */
+static const char *dir_reason(enum err e)
+{
+    switch (e) {
+    case ERR_BUSY:
+        return "another broker uses it";
+    case ERR_ACCESS:
+        return "permission denied";
+    case ERR_NOTFOUND:
+        return "not a directory";
+    case ERR_NOSPACE:
+        return "the disk is full";
+    case ERR_IO:
+        return "the device failed or is read-only";
+    case ERR_MALFORMED:
+        return "expected lines version=1, node.id=N and cluster.id=ID";
+    default:
+        return err_name(e);
+    }
+}
+
+/* The directories above it, as Kafka makes them. Opening it tells what did not work. */
+static void make_parents(struct sys *sys, const char *dir)
+{
+    char path[BROKER_PATH_SIZE];
+    snprintf(path, sizeof path, "%s", dir);
+    for (char *slash = strchr(path + 1, '/'); path[0] && slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        enum err e = sys_dir_create(sys, path);
+        if (!e) { e = sys_parent_sync(sys, path); }
+        *slash = '/';
+        if (e && e != ERR_EXISTS) { return; }
+    }
+}
+
 /* The cluster's id: what the directories say, or a new one. */
 static enum err broker_take_cluster_id(struct broker *b, char *message)
 {
@@ -71,7 +106,7 @@ static enum err broker_take_cluster_id(struct broker *b, char *message)
         if (e == ERR_NOTFOUND) { continue; }
         if (e) {
             snprintf(message, BROKER_MESSAGE_SIZE, "%s/meta.properties cannot be read: %s",
-                     b->dirs[i], err_name(e));
+                     b->dirs[i], dir_reason(e));
             return e;
         }
         if (found.node_id != b->node_id) {
@@ -171,14 +206,16 @@ static enum log_flush_policy flush_policy_of(const char *text)
     return strcmp(text, "window") == 0 ? LOG_FLUSH_WINDOW : LOG_FLUSH_GROUP;
 }
 
-static enum err start_metadata(struct broker *b)
+static enum err start_metadata(struct broker *b, char *message)
 {
     struct config_scope scope = broker_scope(b);
     const char *dir = config_broker_text(&scope, "metadata.log.dir");
+    if (!dir || !*dir) { dir = b->dirs[0]; }
+    make_parents(b->options.sys, dir);
     struct controller_options options = {
         .sys = b->options.sys,
         .logger = b->options.logger,
-        .metadata_dir = dir && *dir ? dir : b->dirs[0],
+        .metadata_dir = dir,
         .node_id = b->node_id,
         .statics = b->options.statics,
         .snapshot_bytes =
@@ -190,7 +227,11 @@ static enum err start_metadata(struct broker *b)
                   .on_topic_removed = on_topic_removed,
                   .on_config_changed = on_config_changed},
     };
-    return controller_create(&options, &b->controller);
+    enum err e = controller_create(&options, &b->controller);
+    if (e) {
+        snprintf(message, BROKER_MESSAGE_SIZE, "metadata log in %.400s: %s", dir, dir_reason(e));
+    }
+    return e;
 }
 
 static enum err start_replicas(struct broker *b, char *message)
@@ -207,10 +248,11 @@ static enum err start_replicas(struct broker *b, char *message)
     };
     enum err e = replica_create(&options, &b->replicas);
     for (size_t i = 0; i < b->dirs_count && !e; i++) {
+        make_parents(b->options.sys, b->dirs[i]);
         e = replica_open_dir(b->replicas, b->dirs[i], b->cluster_id);
         if (e) {
-            snprintf(message, BROKER_MESSAGE_SIZE, "log directory %s: %s%s", b->dirs[i],
-                     err_name(e), e == ERR_BUSY ? " (another broker uses it)" : "");
+            snprintf(message, BROKER_MESSAGE_SIZE, "log directory %s: %s", b->dirs[i],
+                     dir_reason(e));
         }
     }
     return e;
@@ -236,6 +278,9 @@ static enum err start_net(struct broker *b, char *message)
     config.processors_count = (uint32_t)config_broker_i64(&scope, "num.network.threads");
     config.handlers_count = (uint32_t)config_broker_i64(&scope, "num.io.threads");
     if (config.handlers_count > NET_HANDLERS_MAX) { config.handlers_count = NET_HANDLERS_MAX; }
+    config.backlog = (uint32_t)config_broker_i64(&scope, "socket.listen.backlog.size");
+    config.send_buffer_bytes = (int32_t)config_broker_i64(&scope, "socket.send.buffer.bytes");
+    config.receive_buffer_bytes = (int32_t)config_broker_i64(&scope, "socket.receive.buffer.bytes");
     config.frame_bytes_max = (uint32_t)config_broker_i64(&scope, "socket.request.max.bytes");
     config.queued_requests_max = (uint32_t)config_broker_i64(&scope, "queued.max.requests");
     int64_t queued = config_broker_i64(&scope, "queued.max.request.bytes");
@@ -307,7 +352,7 @@ static enum err start_all(struct broker *b, char *message)
     if (!e) { e = broker_take_cluster_id(b, message); }
     watch_set_state(&b->watch, WATCH_RECOVERY);
     if (!e) { e = start_replicas(b, message); }
-    if (!e) { e = start_metadata(b); }
+    if (!e) { e = start_metadata(b, message); }
     if (e) { return e; }
     struct meta_image *image = meta_latest(&b->publisher);
     e = replica_load(b->replicas, image);

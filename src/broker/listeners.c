@@ -53,7 +53,7 @@ static bool parse_endpoint(struct slice text, char name[LISTENER_NAME_SIZE],
     char *end;
     if (port_part.size == 0 || !copy_text(digits, sizeof digits, port_part)) { return false; }
     long value = strtol(digits, &end, 10);
-    if (*end || value < 0 || value > 65535) { return false; }
+    if (digits[0] < '0' || digits[0] > '9' || *end || value < 0 || value > 65535) { return false; }
     *port = (uint16_t)value;
     return copy_text(name, LISTENER_NAME_SIZE, name_part) &&
            copy_text(host, LISTENER_HOST_SIZE, host_part);
@@ -151,17 +151,39 @@ static enum err parse_security(struct listeners *l, const char *map, char *messa
     return ERR_OK;
 }
 
+/* Which listeners are the control plane's. A name that is none of them is a mistake, unless it is
+ * that of another process: brokers of Kafka that are no controllers name the controllers' listener.
+ */
+static enum err parse_control(const struct config_scope *scope, struct listeners *l, char *message)
+{
+    const char *key = "control.plane.listener.name";
+    const char *names = config_broker_text(scope, key);
+    bool is_elsewhere = false;
+    if (!names || !*names) {
+        key = "controller.listener.names";
+        names = config_broker_text(scope, key);
+        is_elsewhere = !config_list_has(config_broker_text(scope, "process.roles"), "controller");
+    }
+    bool is_found = is_elsewhere || !names || !*names;
+    for (size_t i = 0; names && i < l->count; i++) {
+        l->rows[i].is_control = config_list_has(names, l->rows[i].name);
+        is_found = is_found || l->rows[i].is_control;
+    }
+    if (is_found) { return ERR_OK; }
+    char shown[128];
+    snprintf(message, LISTENERS_MESSAGE_SIZE,
+             "%s: expected the name of one of listeners, found '%s'", key,
+             slice_print(slice_str(names), shown, sizeof shown));
+    return ERR_INVALID;
+}
+
 enum err listeners_parse(const struct config_scope *scope, struct listeners *out,
                          char message[LISTENERS_MESSAGE_SIZE])
 {
     *out = (struct listeners){0};
     message[0] = '\0';
     enum err e = parse_listeners(out, config_broker_text(scope, "listeners"), message);
-    const char *control = config_broker_text(scope, "control.plane.listener.name");
-    if (!control) { control = config_broker_text(scope, "controller.listener.names"); }
-    for (size_t i = 0; !e && i < out->count; i++) {
-        out->rows[i].is_control = control && config_list_has(control, out->rows[i].name);
-    }
+    if (!e) { e = parse_control(scope, out, message); }
     if (!e) {
         e = parse_advertised(out, config_broker_text(scope, "advertised.listeners"), message);
     }

@@ -9,7 +9,7 @@
 
 struct parse {
     struct slice left;
-    int line; /* of the entry being read */
+    int line; /* of the entry being read; 0: not a file */
     int line_next;
     const char *source;
     const struct logger *logger;
@@ -138,14 +138,21 @@ static size_t unescape(char *text, size_t size)
     return to;
 }
 
+/* "file line 3", or the source alone. */
+static const char *place_of(const struct parse *p, char buf[PROPERTIES_MESSAGE_SIZE])
+{
+    snprintf(buf, PROPERTIES_MESSAGE_SIZE, p->line ? "%s line %d" : "%s", p->source, p->line);
+    return buf;
+}
+
 /* Checks one entry and puts it into the set. */
 static enum err take_entry(struct parse *p, struct slice key, struct slice value)
 {
-    char text[CONFIG_MESSAGE_SIZE], name[128];
+    char text[CONFIG_MESSAGE_SIZE], name[128], place[PROPERTIES_MESSAGE_SIZE];
     const struct config_def *def = config_broker_def(key);
     if (!def) {
-        log_warn(p->logger, PROPERTIES_LOGGER, "%s line %d: unknown key '%s' is ignored", p->source,
-                 p->line, slice_print(key, name, sizeof name));
+        log_warn(p->logger, PROPERTIES_LOGGER, "%s: unknown key '%s' is ignored",
+                 place_of(p, place), slice_print(key, name, sizeof name));
         return ERR_OK;
     }
     /* An empty value of a number or boolean means: not set. */
@@ -154,8 +161,12 @@ static enum err take_entry(struct parse *p, struct slice key, struct slice value
     }
     enum err e = config_check(def, value, text);
     if (e) {
-        snprintf(p->message, PROPERTIES_MESSAGE_SIZE, "%s line %d: %s", p->source, p->line, text);
+        snprintf(p->message, PROPERTIES_MESSAGE_SIZE, "%.200s: %s", place_of(p, place), text);
         return e;
+    }
+    if (def->is_unused) {
+        log_warn(p->logger, PROPERTIES_LOGGER, "%s: %s is accepted and has no effect here",
+                 place_of(p, place), def->name);
     }
     char *normal = mem_alloc(value.size + 1);
     if (!normal) { return ERR_NOMEM; }
@@ -237,10 +248,12 @@ enum err properties_load(struct sys *sys, const char *path, const struct logger 
     size_t size = 0;
     enum err e = read_whole(sys, path, &text, &size);
     if (e) {
-        snprintf(message, PROPERTIES_MESSAGE_SIZE,
-                 e == ERR_NOTFOUND ? "%s: no such file (expected a server.properties)"
-                                   : "%s: cannot be read",
-                 path);
+        const char *why = e == ERR_NOTFOUND ? "no such file (expected a server.properties)"
+                          : e == ERR_LIMIT  ? "larger than 1 MiB (expected a server.properties)"
+                          : e == ERR_ACCESS ? "cannot be read: permission denied"
+                          : e == ERR_NOMEM  ? "cannot be read: no memory"
+                                            : "cannot be read (expected a file)";
+        snprintf(message, PROPERTIES_MESSAGE_SIZE, "%.200s: %s", path, why);
     } else {
         e = properties_parse(slice_of(text, size), path, logger, set, message);
     }
@@ -257,7 +270,7 @@ enum err properties_override(const char *argument, const struct logger *logger,
                  argument);
         return ERR_INVALID;
     }
-    struct parse p = {.line = 1, .source = "--override", .logger = logger, .set = set};
+    struct parse p = {.source = "--override", .logger = logger, .set = set};
     p.message = message;
     message[0] = '\0';
     return take_entry(&p, slice_of(argument, (size_t)(equals - argument)), slice_str(equals + 1));

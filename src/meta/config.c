@@ -236,7 +236,9 @@ enum err config_check(const struct config_def *def, struct slice value,
     double d;
     message[0] = '\0';
     if (value.size > CONFIG_VALUE_SIZE_MAX) {
-        snprintf(message, CONFIG_MESSAGE_SIZE, "Value of configuration %s is too long", def->name);
+        snprintf(message, CONFIG_MESSAGE_SIZE,
+                 "Value of configuration %s is too long: expected at most %d bytes", def->name,
+                 CONFIG_VALUE_SIZE_MAX);
         return ERR_INVALID;
     }
     switch (def->type) {

@@ -55,6 +55,7 @@ struct config_def {
     const char *valid; /* "a|b|c": allowed strings or list elements; NULL: any */
     enum config_update update; /* of broker keys */
     bool is_topic;
+    bool is_unused; /* accepted, checked and described; changes nothing here */
     struct config_synonym synonyms[CONFIG_SYNONYMS_MAX]; /* of topic keys */
 };
 

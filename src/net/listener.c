@@ -112,13 +112,18 @@ enum err net_listener_open(struct net_listener *l, const struct net_listener_con
         return ERR_UNSUPPORTED;
     }
     const char *host = cfg->host && *cfg->host ? cfg->host : "*";
-    enum err e = sys_listen(l->net->sys, cfg->host, cfg->port, 1024, &l->socket);
+    const struct net_config *net = &l->net->config;
+    enum err e = sys_listen(l->net->sys, cfg->host, cfg->port, net->backlog, &l->socket);
+    if (!e) {
+        e = sys_listener_buffers(l->socket, net->send_buffer_bytes, net->receive_buffer_bytes);
+    }
     if (e) {
         log_error(logger, "kafka.server.KafkaServer", "Listener %s cannot listen on %s:%u: %s (%s)",
                   l->name, host, cfg->port,
                   e == ERR_BUSY       ? "the address is already in use"
                   : e == ERR_NOTFOUND ? "no such address"
                   : e == ERR_ACCESS   ? "permission denied"
+                  : e == ERR_INVALID  ? "no address of this machine"
                                       : "the system refused",
                   err_name(e));
         return e;

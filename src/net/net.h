@@ -200,12 +200,14 @@ struct net_config {
     uint32_t processors_count; /* per data listener (num.network.threads) */
     uint32_t handlers_count; /* num.io.threads, at most NET_HANDLERS_MAX */
     uint32_t readers_count; /* tasks that warm cold file ranges */
+    uint32_t backlog; /* socket.listen.backlog.size */
+    int32_t send_buffer_bytes, receive_buffer_bytes; /* of sockets; -1: the system's */
     uint32_t frame_bytes_max; /* socket.request.max.bytes */
     uint32_t queued_requests_max; /* queued.max.requests */
     uint64_t queued_bytes_max; /* queued.max.request.bytes */
     uint64_t idle_max_ms; /* connections.max.idle.ms; 0: never */
-    uint64_t partial_max_ms; /* a frame must be whole this long after its first byte; a frame
-                              * larger than 1 MiB gets a second more for each further 64 KiB */
+    uint64_t partial_max_ms; /* a frame must be whole this long after its first byte; each 64 KiB
+                              * that came give it a second more */
     uint64_t stalled_max_ms; /* unsent answers must move at least this often */
     uint32_t in_flight_max; /* requests of one connection that are received and not answered */
     uint64_t output_bytes_max; /* unsent answers of one connection, file slices included, beyond

@@ -216,6 +216,13 @@ enum err sys_listen(struct sys *sys, const char *host, uint16_t port, unsigned b
     return ERR_OK;
 }
 
+enum err sys_listener_buffers(struct sys_listener *l, int send_bytes, int receive_bytes)
+{
+    enum err e = send_bytes < 0 ? ERR_OK : sys_set_option(l->fd, SOL_SOCKET, SO_SNDBUF, send_bytes);
+    if (e || receive_bytes < 0) { return e; }
+    return sys_set_option(l->fd, SOL_SOCKET, SO_RCVBUF, receive_bytes);
+}
+
 uint16_t sys_listener_port(const struct sys_listener *l)
 {
     return l->port;

@@ -46,6 +46,19 @@ static void refuse(const char *key, const char *value, const char *says)
     if (!strstr(message, says)) { fail_msg("'%s' should say '%s'", message, says); }
 }
 
+static void test_the_control_plane_is_one_of_the_listeners(void **state)
+{
+    (void)state;
+    refuse("control.plane.listener.name", "NOPE", "expected the name of one of listeners");
+    refuse("controller.listener.names", "CONTROLLER", "found 'CONTROLLER'");
+    put("process.roles", "broker"); /* the listener is another process's */
+    assert_int_equal(parse(), ERR_OK);
+    assert_false(found.rows[0].is_control);
+    put("control.plane.listener.name", "PLAINTEXT");
+    assert_int_equal(parse(), ERR_OK);
+    assert_true(found.rows[0].is_control);
+}
+
 static void test_the_default_is_one_plain_listener(void **state)
 {
     (void)state;
@@ -151,6 +164,7 @@ static void test_there_is_a_limit_of_listeners(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        CASE(test_the_control_plane_is_one_of_the_listeners),
         CASE(test_the_default_is_one_plain_listener),
         CASE(test_each_listener_has_a_name_a_host_and_a_port),
         CASE(test_a_listener_is_advertised_as_asked),
