@@ -123,6 +123,13 @@ static struct partition *make(struct fixture *f, const char *name, uint8_t id)
     return p;
 }
 
+static enum err append_one(struct partition *p, struct log_append_args *args,
+                           struct log_append_result *result)
+{
+    partition_append(p, &args, &result, 1);
+    return result->err;
+}
+
 static void append(struct fixture *f, struct partition *p, int records)
 {
     struct batch_build_record r[16];
@@ -139,7 +146,7 @@ static void append(struct fixture *f, struct partition *p, int records)
                                    .may_block = true,
                                    .scratch = f->scratch};
     struct log_append_result result;
-    assert_int_equal(partition_append(p, &args, &result), ERR_OK);
+    assert_int_equal(append_one(p, &args, &result), ERR_OK);
     partition_advance(p, NULL);
 }
 
@@ -274,7 +281,7 @@ static void test_a_fetch_does_not_count_what_is_not_readable(void **state)
                                    .may_block = true,
                                    .scratch = f->scratch};
     struct log_append_result result;
-    assert_int_equal(partition_append(p, &args, &result), ERR_OK);
+    assert_int_equal(append_one(p, &args, &result), ERR_OK);
     assert_false(is_complete(&delayed_fetch_type, &d.op)); /* the watermark was not moved yet */
     partition_advance(p, NULL);
     assert_true(is_complete(&delayed_fetch_type, &d.op));
@@ -603,7 +610,7 @@ static bool is_too_large(struct fixture *f, struct partition *p)
                                    .may_block = true,
                                    .scratch = f->scratch};
     struct log_append_result result;
-    return partition_append(p, &args, &result) != ERR_OK;
+    return append_one(p, &args, &result) != ERR_OK;
 }
 
 static void test_a_changed_configuration_takes_effect_on_what_runs(void **state)
@@ -642,7 +649,7 @@ static void test_the_limit_of_decompressed_bytes_reaches_the_log(void **state)
                                        .may_block = true,
                                        .scratch = f->scratch};
         struct log_append_result result;
-        enum err e = partition_append(p, &args, &result);
+        enum err e = append_one(p, &args, &result);
         assert_int_equal(e == ERR_OK, i == 0);
         put_config(f, META_RESOURCE_TOPIC, "t", "max.decompressed.message.bytes", "50000");
         replica_config_changed(f->m, f->image, META_RESOURCE_TOPIC, SLICE_LIT("t"));
