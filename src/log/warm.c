@@ -281,7 +281,12 @@ static enum err window_begin(struct log *log, int64_t from, int64_t *out)
     if (from <= *out) { return ERR_OK; }
     uint64_t left = PRODUCER_WINDOW_BYTES;
     uint32_t i = log_find_segment(log, from - 1);
-    uint64_t end = from >= log->segments[i].end ? log->segments[i].size : scan_begin(log, i, from);
+    uint64_t end = log->segments[i].size;
+    if (from < log->segments[i].end) { /* a snapshot of an idle log: in the middle of a segment */
+        enum err e = log_open_segment(log, i);
+        if (e) { return e; }
+        end = scan_begin(log, i, from);
+    }
     for (;; i--) {
         bool is_last = i + 1 == log->segments_count;
         int64_t next = is_last ? from : log->segments[i + 1].base;
