@@ -139,7 +139,7 @@ class Bench:
         return re.search(self.options.only, case)
 
     def windows(self, pair):
-        span_ms = 100 if self.options.quick else 600
+        span_ms = 100 if self.options.quick else 450
         for keys in KEYS:
             for outstanding in OUTSTANDING:
                 for threads in THREADS:

@@ -102,8 +102,7 @@ static void op_on_due(struct purg_timer *timer, uint64_t now_ns)
 
 void purg_op_init(struct purg_op *op, const struct purg_op_type *type, struct purg_owner *owner)
 {
-    *op = (struct purg_op){.type = type, .owner = owner};
-    purg_timer_init(&op->timer, op_on_due);
+    *op = (struct purg_op){.type = type, .owner = owner, .timer = {.on_due = op_on_due}};
 }
 
 bool purg_op_is_timer(const struct purg_timer *timer)

@@ -46,7 +46,7 @@ struct purgatory {
     _Alignas(PURG_CACHE_LINE) _Atomic(uint64_t) expirations;
 };
 
-static uint64_t hash_default(const struct purg_key *key)
+static inline uint64_t hash_default(const struct purg_key *key)
 {
     uint64_t h = key->hi * 0x9e3779b97f4a7c15u;
     h = (h ^ (h >> 32) ^ key->lo) * 0xbf58476d1ce4e5b9u;
@@ -54,7 +54,7 @@ static uint64_t hash_default(const struct purg_key *key)
     return h ^ (h >> 32);
 }
 
-static uint64_t hash_of(const struct purgatory *purgatory, const struct purg_key *key)
+static inline uint64_t hash_of(const struct purgatory *purgatory, const struct purg_key *key)
 {
     return purgatory->hash ? purgatory->hash(*key) : hash_default(key);
 }
