@@ -1,5 +1,5 @@
-/* serve.c - `barnabas serve`: configuration from a file and flags, then a broker until SIGTERM or
- * SIGINT.
+/* serve.c - `barnabas serve`: configuration from a file and flags, then a broker until SIGTERM,
+ * SIGINT or SIGHUP.
  *
  * Thread: main waits; the broker has its own tasks. A wrong configuration is CLI_MISUSED, so that a
  * supervisor need not try again. */
@@ -34,7 +34,8 @@ static const struct usage serve_usage = {
     .about =
         "Starts a broker. Without a file every key has its default: port 9092 on all interfaces,\n"
         "data in ./data. Keys are those of Kafka's server.properties; docs/CONFIGURATION.md\n"
-        "lists them. SIGTERM and SIGINT stop it in order: what was acknowledged is on the disk,\n"
+        "lists them. SIGTERM, SIGINT and SIGHUP stop it in order: what was acknowledged is on "
+        "disk,\n"
         "exit code 0.",
     .options = serve_table,
     .options_count = COUNT_OF(serve_table),

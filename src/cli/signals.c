@@ -11,6 +11,10 @@ static sigset_t held_signals(void)
     sigemptyset(&held);
     sigaddset(&held, SIGINT);
     sigaddset(&held, SIGTERM);
+    struct sigaction hangup;
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) { /* nohup */
+        sigaddset(&held, SIGHUP);
+    }
     return held;
 }
 

@@ -1,4 +1,4 @@
-/* signals.h - SIGINT and SIGTERM as something that is looked for, not something that interrupts.
+/* signals.h - SIGINT, SIGTERM and SIGHUP as something that is looked for, not something that interrupts.
  *
  * Place:      cli/.
  * Thread:     main, before any other thread begins. */

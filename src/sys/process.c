@@ -116,6 +116,10 @@ int sys_wait_signal(struct sys *sys)
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
+    struct sigaction hangup;
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) { /* nohup */
+        (void)sigaddset(&set, SIGHUP);
+    }
     rc = pthread_sigmask(SIG_BLOCK, &set, NULL);
     CHECK(rc == 0);
     int number = 0;

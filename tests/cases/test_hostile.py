@@ -2,6 +2,7 @@
 requests, few descriptors, a full disk, a start that cannot be."""
 
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -116,6 +117,22 @@ class FewDescriptors(OwnBroker):
             link.call("Metadata", 12, {"Topics": [], "AllowAutoTopicCreation": False})
         fixture.wait_until(lambda: self.create_raw([many])[0]["ErrorCode"] == 0)
         self.assertLess(len(fixture.log_lines(self.broker, "out of file descriptors")), 10)
+
+
+class Signals(OwnBroker):
+    def test_each_signal_of_a_stop_stops_in_order(self):
+        self.start(fixture.Barnabas())
+        topic = self.create()
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            self.store(topic, raw.batch([b"kept"]))
+            self.broker.process.send_signal(number)
+            self.broker.process.send_signal(number)  # an impatient operator
+            self.assertEqual(0, self.broker.process.wait(fixture.STOP_LIMIT_S))
+            self.broker.start()
+            self.reconnect()
+            self.wait_served(topic)
+        self.assertEqual([b"kept"] * 3, self.values(topic))
+        self.assertEqual([], fixture.log_lines(self.broker, "recovered:"))
 
 
 class FullDisk(OwnBroker):
