@@ -42,8 +42,8 @@ struct lane {
     uint64_t completed;
 };
 
-/* Items in the order of their serial numbers, used again in that order: a few more than outstanding,
- * for one is free only after its on_complete. */
+/* Items in the order of their serial numbers, used again in that order: a few more than are
+ * outstanding, for one is free only after its on_complete. */
 struct slab {
     unsigned char *items;
     size_t item_size;

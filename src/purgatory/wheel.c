@@ -68,7 +68,7 @@ static size_t level_size(const struct purg_wheel *wheel)
     return slots_count(wheel) * sizeof(struct purg_link);
 }
 
-/* Makes levels up to and including 'level' exist. False: no memory. Rare, so out of place()'s way. */
+/* Makes levels up to and including 'level' exist. False: no memory. Rare: out of place()'s way. */
 static __attribute__((noinline)) bool levels_grow(struct purg_wheel *wheel, uint32_t level)
 {
     while (wheel->levels_count <= level) {

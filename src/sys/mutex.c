@@ -1,7 +1,7 @@
 /* mutex.c - locks, with their rank verified in debug builds.
  *
- * Place:      a word and the kernel's futex instead of a pthread mutex: so small that a lock lies in
- *             the cache line of what it guards.
+ * Place:      a word and the kernel's futex instead of a pthread mutex: so small that a lock lies
+ *             in the cache line of what it guards.
  * Source:     Drepper, "Futexes Are Tricky" (2011), the third mutex, with a short spin before.
  * Thread:     any. The list of held locks is thread-local.
  * Invariants: [SYS-1] a thread takes locks in rising rank only. [SYS-2] no lock survives a step. */
