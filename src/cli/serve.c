@@ -35,8 +35,7 @@ static const struct usage serve_usage = {
         "Starts a broker. Without a file every key has its default: port 9092 on all interfaces,\n"
         "data in ./data. Keys are those of Kafka's server.properties; docs/CONFIGURATION.md\n"
         "lists them. SIGTERM, SIGINT and SIGHUP stop it in order: what was acknowledged is on "
-        "disk,\n"
-        "exit code 0.",
+        "disk,\nexit code 0.",
     .options = serve_table,
     .options_count = COUNT_OF(serve_table),
     .examples = "  barnabas serve --override listeners=PLAINTEXT://127.0.0.1:9092\n"

@@ -303,8 +303,8 @@ struct logger *sys_logger(struct sys *sys);
 uint64_t sys_descriptors_max(struct sys *sys); /* raises the soft limit to the hard one first */
 uint64_t sys_resident_bytes(struct sys *sys);
 unsigned sys_cpu_count(struct sys *sys);
-/* Production only: main sleeps until SIGTERM, SIGINT or, unless it is ignored, SIGHUP; the number of
- * the signal. SIGPIPE is ignored from here on. */
+/* Production only: main sleeps until SIGTERM, SIGINT or, unless it is ignored, SIGHUP; the number
+ * of the signal. SIGPIPE is ignored from here on. */
 int sys_wait_signal(struct sys *sys);
 
 #endif
