@@ -132,6 +132,11 @@ static inline struct api_key *api_keys(struct arena *a, size_t count)
     return arena_array(a, count, sizeof(struct api_key));
 }
 
+/* What everybody may do with a topic: Kafka's bits of all its operations, without ACLs. */
+#define API_TOPIC_OPERATIONS 3576
+bool api_is_internal(struct slice topic);
+bool api_is_offline(struct api *api, struct uuid topic, int32_t index);
+
 /* Kafka's code for a partition that cannot be used; KAFKA_NONE when it is online. */
 enum kafka_error api_partition_error(const struct partition *p);
 

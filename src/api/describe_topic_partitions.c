@@ -9,8 +9,6 @@
 
 #include <stdlib.h>
 
-#define TOPIC_OPERATIONS 3576
-
 struct page {
     struct api_call *call;
     struct describe_topic_partitions_response m;
@@ -51,15 +49,12 @@ static bool add_partition(void *ctx, const struct meta_partition *mp)
     /* Empty, not null: the Java client reads them without a look. */
     out->eligible_leader_replicas = WIRE_EMPTY;
     out->last_known_elr = WIRE_EMPTY;
-    struct partition *here =
-        replica_find(p->call->api->options.replicas, p->topic->topic_id, mp->index);
-    if (here && partition_state(here) == PARTITION_OFFLINE) { /* as Metadata shows it */
+    if (api_is_offline(p->call->api, p->topic->topic_id, mp->index)) {
         out->error_code = KAFKA_KAFKA_STORAGE_ERROR;
         out->leader_id = -1;
         out->offline_replicas = mp->replicas;
         out->offline_replicas_count = mp->replicas_count;
     }
-    partition_unref(here);
     return true;
 }
 
@@ -80,9 +75,8 @@ static bool add_topic(struct page *p, const struct meta_topic *topic)
     describe_topic_partitions_response_describe_topic_partitions_response_topic_init(p->topic);
     p->topic->name = name;
     p->topic->topic_id = topic->id;
-    p->topic->is_internal =
-        slice_eq_str(name, "__consumer_offsets") || slice_eq_str(name, "__transaction_state");
-    p->topic->topic_authorized_operations = TOPIC_OPERATIONS;
+    p->topic->is_internal = api_is_internal(name);
+    p->topic->topic_authorized_operations = API_TOPIC_OPERATIONS;
     a->limit += (size_t)count * sizeof *p->topic->partitions + 64;
     p->topic->partitions = arena_array(a, (size_t)count, sizeof *p->topic->partitions);
     p->has_failed = !p->topic->partitions;

@@ -241,6 +241,19 @@ enum kafka_error api_partition_error(const struct partition *p)
     return KAFKA_UNKNOWN_SERVER_ERROR;
 }
 
+bool api_is_internal(struct slice topic)
+{
+    return slice_eq_str(topic, "__consumer_offsets") || slice_eq_str(topic, "__transaction_state");
+}
+
+bool api_is_offline(struct api *api, struct uuid topic, int32_t index)
+{
+    struct partition *p = replica_find(api->options.replicas, topic, index);
+    bool is_offline = p && partition_state(p) == PARTITION_OFFLINE;
+    partition_unref(p);
+    return is_offline;
+}
+
 enum kafka_error api_find_partition(struct api_call *call, struct slice topic, struct uuid id,
                                     int32_t index, struct partition **out)
 {

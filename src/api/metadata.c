@@ -7,7 +7,6 @@
 #include "wire/gen/metadata_response.h"
 
 #define METADATA_CLUSTER_OPERATIONS 8096
-#define METADATA_TOPIC_OPERATIONS 3576
 
 /* ---- brokers ---- */
 
@@ -46,14 +45,12 @@ static bool add_partition(void *ctx, const struct meta_partition *mp)
     p->replica_nodes_count = mp->replicas_count;
     p->isr_nodes = mp->isr;
     p->isr_nodes_count = mp->isr_count;
-    struct partition *here = replica_find(w->api->options.replicas, w->t->topic_id, mp->index);
-    if (here && partition_state(here) == PARTITION_OFFLINE) {
+    if (api_is_offline(w->api, w->t->topic_id, mp->index)) {
         p->error_code = KAFKA_KAFKA_STORAGE_ERROR;
         p->leader_id = -1;
         p->offline_replicas = mp->replicas;
         p->offline_replicas_count = mp->replicas_count;
     }
-    partition_unref(here);
     return true;
 }
 
@@ -63,9 +60,8 @@ static bool add_topic(struct api *api, struct arena *arena, const struct meta_to
     metadata_response_metadata_response_topic_init(t);
     t->name = slice_str(topic->name);
     t->topic_id = topic->id;
-    t->is_internal =
-        slice_eq_str(t->name, "__consumer_offsets") || slice_eq_str(t->name, "__transaction_state");
-    if (with_operations) { t->topic_authorized_operations = METADATA_TOPIC_OPERATIONS; }
+    t->is_internal = api_is_internal(t->name);
+    if (with_operations) { t->topic_authorized_operations = API_TOPIC_OPERATIONS; }
     size_t count = (size_t)meta_topic_partitions_count(topic);
     t->partitions = arena_array(arena, count, sizeof *t->partitions);
     if (!t->partitions) { return false; }
