@@ -17,7 +17,7 @@
 
 #define HTTP_CONNECTIONS_MAX 64
 #define HTTP_CONNECTION_BYTES ((size_t)32 << 10)
-#define HTTP_IDLE_S 15
+#define HTTP_IDLE_S 5
 
 struct http;
 
