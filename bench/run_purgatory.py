@@ -120,7 +120,7 @@ class Bench:
             result = runner.leg([str(arg) for arg in args])
             span = time.monotonic() - at
             foreign = (machine_busy_s() - busy - (runner.cpu_s() - own)) / span / os.cpu_count()
-            result["foreign_share"] = round(max(0.0, foreign), 3)
+            result["foreign_share"] = round(min(1.0, max(0.0, foreign)), 3)
             late = time.monotonic() - self.began > REPEAT_UNTIL_S
             if foreign <= FOREIGN_SHARE_MAX or late or self.options.quick or attempt == 1:
                 return result
