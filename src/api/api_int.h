@@ -25,6 +25,7 @@ struct api {
     int32_t fetch_bytes_max; /* fetch.max.bytes, which is not dynamic */
     _Atomic(struct codec_scratch *) scratches[API_SCRATCHES]; /* idle ones; NULL: taken or none */
     struct purgatory *waits; /* admin requests that wait for the controller or a watermark */
+    _Atomic uint64_t waits_begun; /* those for the controller; any thread */
 };
 
 /* One request as its handler sees it. Lives on the stack of api_handle(). */

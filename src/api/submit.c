@@ -19,6 +19,7 @@ struct submit_wait {
     struct arena arena;
     _Atomic int refs;
     _Atomic int is_done; /* release in controller_done(), acquire in wait_try_complete() */
+    uint64_t number; /* its key: an address would make a simulated run depend on chance */
     struct api *api;
     struct api_reply reply;
     struct api_parked parked; /* req->op points here */
@@ -35,7 +36,7 @@ static void wait_unref(struct submit_wait *w)
 
 static struct purg_key wait_key(const struct submit_wait *w)
 {
-    return (struct purg_key){.hi = (uint64_t)(uintptr_t)w};
+    return (struct purg_key){.hi = w->number};
 }
 
 static bool wait_is_done(const struct submit_wait *w)
@@ -122,6 +123,7 @@ enum net_verdict api_submit(struct api_call *call, const struct api_submit *subm
     arena_init(&w->arena, 1024, SUBMIT_ARENA_MAX);
     atomic_init(&w->refs, 1);
     w->api = call->api;
+    w->number = atomic_fetch_add_explicit(&w->api->waits_begun, 1, memory_order_relaxed);
     w->reply = api_reply_of(call);
     w->done = submit->done;
     w->ctx = submit->ctx;
