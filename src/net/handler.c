@@ -74,6 +74,7 @@ static struct net_conn *net_handler_next(struct net_plane *plane)
 
 static uint64_t net_handler_step(void *ctx, uint64_t now_ns)
 {
+    (void)now_ns; /* older than what is found here [NET-11] */
     struct net_handler *h = ctx;
     struct net_plane *plane = h->plane;
     struct net *net = plane->net;
@@ -87,7 +88,8 @@ static uint64_t net_handler_step(void *ctx, uint64_t now_ns)
             /* Who took the bit meanwhile also wakes: an empty step more, no harm. */
             atomic_fetch_and(&plane->idle_mask, ~bit);
         }
-        net_job_run(net, c, NULL, NULL, i ? sys_mono_ns(net->sys) : now_ns);
+        uint64_t clock_ns = sys_mono_ns(net->sys);
+        net_job_run(net, c, NULL, NULL, &clock_ns);
         net_processor_post(c->processor, &c->job.msg);
     }
     return now_ns;

@@ -145,7 +145,8 @@ void net_conn_set_user(struct net_conn *conn, void *user);
 
 struct net_api {
     void *ctx;
-    /* Decodes and runs one request. Must not wait unless req->on_handler. */
+    /* Decodes and runs one request. Must not wait unless req->on_handler. now_ns: at or after its
+     * arrival, so that what it waits until is not early [NET-11]. */
     enum net_verdict (*handle)(void *ctx, struct net_request *req, uint64_t now_ns);
     /* Does what was staged and sets each verdict, to any but the last two. When one says NET_SLOW
      * the later ones of its connection must say so too. On the processor of all of them. NULL:

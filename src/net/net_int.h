@@ -472,9 +472,10 @@ void net_conn_split(struct net_conn *c);
 /* ---- running (run.c) ---- */
 
 /* Runs a job on this thread: on the processor (self is its owner) or on a handler (self and turn
- * NULL). What it leaves in the turn has no verdict before net_turn_flush(). */
+ * NULL). What it leaves in the turn has no verdict before net_turn_flush(). *clock_ns is the last
+ * look at the clock, which was after the job's requests had come. */
 void net_job_run(struct net *net, struct net_conn *c, struct purg_owner *self,
-                 struct net_turn *turn, uint64_t now_ns);
+                 struct net_turn *turn, uint64_t *clock_ns);
 /* Does what is staged; the turn is empty then. */
 void net_turn_flush(struct net_processor *p, struct net_turn *turn);
 /* Owner's thread: takes the verdicts of a job that was run. */

@@ -207,7 +207,7 @@ static void net_processor_run(struct net_processor *p)
         c->job_place = NET_JOB_AWAY;
         net_conn_pin(c);
         net_processor_seq(p);
-        net_job_run(p->net, c, p->owner, &g.turn, p->now_ns);
+        net_job_run(p->net, c, p->owner, &g.turn, &p->clock_ns);
         net_processor_seq(p);
         net_processor_unstick(p);
         g.at[g.count++] = c;

@@ -57,12 +57,12 @@ static void net_run_one(struct net *net, struct net_req *r, struct purg_owner *s
     r->pub.verdict = net->api.handle(net->api.ctx, &r->pub, now_ns);
 }
 
-/* One look at the clock a request, or a flush: where one ends the next begins. */
+/* One look at the clock a request, or a flush: where one ends the next begins [NET-11]. */
 static void net_run_timed(struct net *net, struct net_req *r, struct purg_owner *self,
-                          const struct net_turn *turn, uint64_t now_ns, uint64_t *clock_ns)
+                          const struct net_turn *turn, uint64_t *clock_ns)
 {
     r->started_ns = *clock_ns;
-    net_run_one(net, r, self, turn, now_ns);
+    net_run_one(net, r, self, turn, r->started_ns);
     if (r->pub.verdict == NET_STAGED) { return; }
     *clock_ns = r->handled_ns = sys_mono_ns(net->sys);
 }
@@ -83,7 +83,7 @@ static void net_turn_add(struct net_turn *turn, struct net_req *r)
 void net_turn_flush(struct net_processor *p, struct net_turn *turn)
 {
     if (!turn->first) { return; }
-    p->net->api.flush(p->net->api.ctx, turn, p->now_ns);
+    p->net->api.flush(p->net->api.ctx, turn, p->clock_ns);
     p->clock_ns = sys_mono_ns(p->net->sys);
     for (struct net_request *req = turn->first; req; req = req->turn_next) {
         CONTAINER_OF(req, struct net_req, pub)->handled_ns = p->clock_ns;
@@ -101,14 +101,14 @@ static bool net_job_may_go_on(const struct net_job *job, const struct net_req *e
 }
 
 void net_job_run(struct net *net, struct net_conn *c, struct purg_owner *self,
-                 struct net_turn *turn, uint64_t now_ns)
+                 struct net_turn *turn, uint64_t *clock_ns)
 {
     struct net_job *job = &c->job;
     struct net_processor *p = c->processor;
-    uint64_t out_bytes = 0, handler_clock_ns = now_ns;
+    uint64_t out_bytes = 0;
     struct net_req *r = job->first;
     while (r) {
-        net_run_timed(net, r, self, turn, now_ns, self ? &p->clock_ns : &handler_clock_ns);
+        net_run_timed(net, r, self, turn, clock_ns);
         if (r->pub.verdict == NET_FLUSH_FIRST) {
             CHECK(r->pub.behind_staged);
             net_turn_flush(p, turn);

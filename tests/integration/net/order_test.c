@@ -348,6 +348,29 @@ static void test_a_delayed_operation_answers_at_its_time(void **state)
     fake_stop(&f);
 }
 
+/* [NET-11] The turn began long before it is run: another request kept the processor. */
+static void test_a_wait_counts_from_the_arrival(void **state)
+{
+    (void)state;
+    struct fake f;
+    start(&f);
+    int fd = client_open(&f, 0);
+    uint8_t buf[256];
+    uint32_t stuck = htonl(60), wait = htonl(50);
+    size_t size = client_frame(buf, 0, FAKE_BLOCK, 1, &stuck, 4);
+    size = client_frame(buf, size, FAKE_WAIT, 2, &wait, 4);
+    uint64_t begin = sys_mono_ns(f.sys);
+    client_write(fd, buf, size);
+    uint8_t payload[16];
+    int32_t correlation;
+    assert_int_equal(client_answer(fd, &correlation, payload, sizeof payload), 4);
+    client_expect(fd, 2, "late");
+    /* Counted from the beginning of the turn both would be over after 60. */
+    assert_true(sys_mono_ns(f.sys) - begin >= 110 * SYS_MS);
+    close(fd);
+    fake_stop(&f);
+}
+
 static void test_parked_requests_end_when_their_connection_closes(void **state)
 {
     (void)state;
@@ -572,6 +595,7 @@ int main(void)
         cmocka_unit_test(test_handlers_steal_from_a_stuck_processor),
         cmocka_unit_test(test_a_throttled_connection_is_answered_then_muted),
         cmocka_unit_test(test_a_delayed_operation_answers_at_its_time),
+        cmocka_unit_test(test_a_wait_counts_from_the_arrival),
         cmocka_unit_test(test_parked_requests_end_when_their_connection_closes),
         cmocka_unit_test(test_a_slow_request_of_a_closed_connection_is_dropped),
         cmocka_unit_test(test_a_connection_may_close_while_a_handler_has_it),
