@@ -41,6 +41,7 @@ struct actor_world {
     enum topic_state volatile_state; /* as the admin knows it */
     uint32_t volatile_generation; /* rises with each change of it */
     uint64_t volatile_gone_ns; /* when a deletion was last answered */
+    uint64_t volatile_back_ns; /* since when it may be there again */
     bool keeps_acks_one; /* the flush policy and the faults are such that acks=1 is a promise too */
     uint64_t pace_ms; /* between two sends of a client, at most */
     uint64_t patience_ns; /* how late an answer may be, for how often fibers are preempted */

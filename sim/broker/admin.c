@@ -65,7 +65,9 @@ void admin_turn(struct actor *a)
     } else if (!w->is_draining && sim_chance(w->sim, 300)) {
         send_delete_records(a);
     } else if (!w->is_draining) {
-        set_state(w, w->volatile_state == TOPIC_GONE ? TOPIC_CREATING : TOPIC_DELETING);
+        bool is_gone = w->volatile_state == TOPIC_GONE;
+        if (is_gone) { w->volatile_back_ns = sim_now_ns(w->sim); }
+        set_state(w, is_gone ? TOPIC_CREATING : TOPIC_DELETING);
         return;
     }
     actor_sleep(a, 10 * w->pace_ms);

@@ -233,14 +233,20 @@ static const struct pending_part *find_part(const struct actor *a, const struct 
     return NULL;
 }
 
+/* The deletion ends it. One that comes in only when the next topic of the name is there waits for
+ * that one instead: it was on its way for as long as an answer may be late. */
+static bool is_of_the_deleted(const struct actor_world *w, const struct pending *p)
+{
+    return p->is_first && w->volatile_gone_ns > p->sent_ns &&
+           (w->volatile_back_ns < w->volatile_gone_ns ||
+            w->volatile_back_ns > p->sent_ns + w->patience_ns);
+}
+
 /* Since when the answer could have been there: enough bytes in one partition, or a deletion. */
 static uint64_t due_since(const struct actor *a, const struct pending *p, bool is_stale)
 {
     const struct actor_world *w = a->world;
-    if (is_stale) {
-        bool is_gone = p->is_first && w->volatile_gone_ns > p->sent_ns;
-        return is_gone ? w->volatile_gone_ns : SYS_NEVER;
-    }
+    if (is_stale) { return is_of_the_deleted(w, p) ? w->volatile_gone_ns : SYS_NEVER; }
     uint64_t since = SYS_NEVER;
     for (size_t i = 0; i < p->parts_count && p->wants_bytes > 0; i++) {
         const struct pending_part *part = &p->parts[i];
