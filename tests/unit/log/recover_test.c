@@ -348,6 +348,45 @@ static void test_producer_state_survives_whatever_befalls_its_snapshots(void **s
     }
 }
 
+static void append_sequences(struct fixture *f, int from, int to)
+{
+    struct log *log = fixture_find(f, "t");
+    for (int i = from; i < to; i++) {
+        fixture_append(f, log,
+                       (struct fixture_batch){.producer_id = 77, .sequence = i, .value_size = 50});
+    }
+    log_unref(log);
+}
+
+/* A stop leaves a snapshot in the middle of what is a closed segment later. A power cut may have
+ * taken the names of those that came after it, so that it is the newest. */
+static void test_a_snapshot_in_the_middle_of_a_closed_segment_is_of_use(void **state)
+{
+    struct fixture *f = *state;
+    f->options.config.segment_bytes = 4000;
+    f->options.config.index_interval_bytes = 200; /* there is an entry before the snapshot */
+    fixture_open(f);
+    log_unref(fixture_create(f, "t"));
+    append_sequences(f, 0, 20);
+    fixture_close(f, true);
+    fixture_shell("cp '%s'/t-0/*20.snapshot '%s/kept'", f->path, f->root);
+    fixture_open(f);
+    append_sequences(f, 20, 100);
+    fixture_close(f, true);
+    fixture_shell("rm '%s'/t-0/*.snapshot && cp '%s/kept' '%s/t-0/00000000000000000020.snapshot'",
+                  f->path, f->root, f->path);
+    fixture_open(f);
+    struct log *log = fixture_find(f, "t");
+    assert_true(log->segments_count > 2 && log->segments[0].end > 20);
+    struct fixture_batch b = {.producer_id = 77, .sequence = 99, .value_size = 50};
+    struct log_append_result r = fixture_append(f, log, b);
+    assert_true(r.is_duplicate);
+    assert_int_equal(r.first_offset, 99);
+    b.sequence = 100;
+    assert_int_equal(fixture_append(f, log, b).first_offset, 100);
+    log_unref(log);
+}
+
 /* C74 */
 static void test_epochs_are_rebuilt_from_the_batches(void **state)
 {
@@ -466,6 +505,7 @@ int main(void)
         T(test_rot_below_the_mark_is_kept_and_noted),
         T(test_damage_behind_the_mark_is_cut),
         T(test_producer_state_survives_whatever_befalls_its_snapshots),
+        T(test_a_snapshot_in_the_middle_of_a_closed_segment_is_of_use),
         T(test_epochs_are_rebuilt_from_the_batches),
         T(test_a_damaged_side_file_never_costs_data),
         T(test_a_truncation_lowers_the_mark),
