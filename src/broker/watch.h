@@ -1,8 +1,8 @@
 /* watch.h - what is shown to those who watch the broker: metrics, health, readiness.
  *
  * Place:      broker/; start and stop hand it what there is, http/ asks.
- * Thread:     watch_start(), watch_set_state() and watch_stop() from the thread that starts and stops
- *             the broker; all else on the task of http/.
+ * Thread:     watch_start(), watch_set_state() and watch_stop() from the thread that starts and
+ *             stops the broker; all else on the task of http/.
  * Invariants: [WAT-1] net, api and replicas are looked at only after the state became
  *             WATCH_RUNNING, and watch_stop() returns before they go.
  * Failure:    a wrong or used address refuses the start. */

@@ -264,7 +264,7 @@ static uint64_t net_processor_step(void *ctx, uint64_t now_ns)
     struct net_processor *p = ctx;
     p->now_ns = p->clock_ns = now_ns;
     net_processor_take_messages(p);
-    /* What one sleep brought, in parts, so that buffers are used again while they are in the cache. */
+    /* What one sleep brought, in parts, so that buffers are used again while the cache has them. */
     for (bool has_more = true; has_more;) {
         has_more = net_processor_read(p);
         net_processor_run(p);
