@@ -201,15 +201,6 @@ enum err sys_file_reserve(struct sys_file *f, uint64_t pos, uint64_t size)
     return ERR_OK;
 }
 
-/* Write-back by itself may make a part of the content durable early: a crash decides by chance
- * anyway, so nothing is done. */
-void sys_file_start_writeback(struct sys_file *f, uint64_t pos, uint64_t size)
-{
-    (void)f;
-    (void)pos;
-    (void)size;
-}
-
 bool sys_file_is_warm(struct sys_file *f, uint64_t pos, uint64_t size)
 {
     (void)pos;

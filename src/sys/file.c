@@ -186,13 +186,6 @@ enum err sys_file_reserve(struct sys_file *f, uint64_t pos, uint64_t size)
     return e;
 }
 
-void sys_file_start_writeback(struct sys_file *f, uint64_t pos, uint64_t size)
-{
-    struct sys_stamp stamp = sys_device_begin(f->device);
-    (void)sync_file_range(f->fd, (off_t)pos, (off_t)size, SYNC_FILE_RANGE_WRITE);
-    sys_device_end(f->device, stamp);
-}
-
 static bool sys_file_page_is_warm(const struct sys_file *f, uint64_t pos)
 {
     char byte;

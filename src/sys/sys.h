@@ -157,8 +157,6 @@ NODISCARD enum err sys_file_size(struct sys_file *f, uint64_t *size);
 /* Reserves space without changing the size (fallocate KEEP_SIZE). ERR_UNSUPPORTED where the file
  * system cannot: go on without. */
 NODISCARD enum err sys_file_reserve(struct sys_file *f, uint64_t pos, uint64_t size);
-/* Starts write-back of a range without waiting for it (sync_file_range). A hint, no promise. */
-void sys_file_start_writeback(struct sys_file *f, uint64_t pos, uint64_t size);
 /* True when a read of the first and last page of the range would not wait (preadv2 RWF_NOWAIT).
  * Any. */
 bool sys_file_is_warm(struct sys_file *f, uint64_t pos, uint64_t size);

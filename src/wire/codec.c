@@ -22,21 +22,6 @@ const char *codec_name(enum codec codec)
     return "unknown";
 }
 
-bool codec_parse(struct slice name, enum codec *out)
-{
-    for (int c = CODEC_NONE; c < CODEC_COUNT; c++) {
-        if (slice_eq_str(name, codec_name((enum codec)c))) {
-            *out = (enum codec)c;
-            return true;
-        }
-    }
-    if (slice_eq_str(name, "uncompressed")) {
-        *out = CODEC_NONE;
-        return true;
-    }
-    return false;
-}
-
 struct codec_scratch *codec_scratch_create(void)
 {
     struct codec_scratch *s = mem_new(struct codec_scratch);

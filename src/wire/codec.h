@@ -35,8 +35,6 @@ enum codec {
 
 /* "none", "gzip", "snappy", "lz4", "zstd". */
 const char *codec_name(enum codec codec);
-/* Accepts these names and Kafka's "uncompressed"; false for anything else. */
-bool codec_parse(struct slice name, enum codec *out);
 
 struct codec_scratch;
 
