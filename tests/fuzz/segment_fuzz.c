@@ -3,8 +3,8 @@
  * Input: flags, offset of the synced mark, size of .index and of .timeindex (two bytes each), then
  * .index, .timeindex, .log. Oracles: recovery never fails over bytes; what is left reads as whole
  * batches with right checksums and rising offsets, or as rot; the log takes another batch. */
-#include "base/crc32c.h"
 #include "fuzz/fuzz.h"
+#include "fuzz/repair.h"
 #include "log/log_int.h"
 
 #include <stdio.h>
@@ -84,21 +84,6 @@ static void empty_dir(void)
     snprintf(path, sizeof path, "%s/t-0", fuzz.root);
     enum err e = sys_dir_list(fuzz.sys, path, remove_file, NULL);
     CHECK(!e);
-}
-
-/* Follows the lengths and makes magic and checksums right, so that recovery gets further. */
-static void repair(uint8_t *at, size_t size)
-{
-    while (size >= BATCH_HEADER_SIZE) {
-        uint32_t length =
-            (uint32_t)at[8] << 24 | (uint32_t)at[9] << 16 | (uint32_t)at[10] << 8 | at[11];
-        if (length < BATCH_HEADER_SIZE - 12 || length > size - 12) { return; }
-        at[16] = BATCH_MAGIC;
-        uint32_t crc = __builtin_bswap32(crc32c(0, at + 21, length + 12 - 21));
-        memcpy(at + 17, &crc, sizeof crc);
-        at += length + 12;
-        size -= length + 12;
-    }
 }
 
 /* The batches of one read. Returns the offset behind them. */
