@@ -15,6 +15,7 @@
  *     from the clock only in lower digits: they are placed again (cascade).
  * Deadlines are rounded up to ticks, the clock down: never early [WHL-1]. */
 #include "purgatory/purg_int.h"
+#include "purgatory/wheel_int.h"
 
 static void link_init(struct purg_link *head)
 {
@@ -27,12 +28,15 @@ static bool link_is_empty(const struct purg_link *head)
     return head->next == head;
 }
 
-static void link_add_tail(struct purg_link *head, struct purg_link *link)
+/* Returns whether the list was empty. */
+static bool link_add_tail(struct purg_link *head, struct purg_link *link)
 {
+    struct purg_link *last = head->prev;
     link->next = head;
-    link->prev = head->prev;
-    head->prev->next = link;
+    link->prev = last;
+    last->next = link;
     head->prev = link;
+    return last == head;
 }
 
 static void link_remove(struct purg_link *link)
@@ -58,29 +62,43 @@ static struct purg_timer *timer_of(struct purg_link *link)
     return PURG_CONTAINER(link, struct purg_timer, link);
 }
 
-static uint32_t slots_count(const struct purg_wheel *wheel)
+/* The level of every bit that can differ; all levels' slots. */
+static bool levels_init(struct purg_wheel *wheel)
 {
-    return 1u << wheel->bits;
-}
-
-static size_t level_size(const struct purg_wheel *wheel)
-{
-    return slots_count(wheel) * sizeof(struct purg_link);
-}
-
-/* Makes levels up to and including 'level' exist. False: no memory. Rare: out of place()'s way. */
-static __attribute__((noinline)) bool levels_grow(struct purg_wheel *wheel, uint32_t level)
-{
-    while (wheel->levels_count <= level) {
-        struct purg_link *slots =
-            wheel->env.alloc(wheel->env.ctx, level_size(wheel), PURG_CACHE_LINE);
-        if (!slots) { return false; }
-        for (uint32_t i = 0; i < slots_count(wheel); i++) {
-            link_init(&slots[i]);
-        }
-        wheel->levels[wheel->levels_count++] = slots;
+    for (uint32_t bit = 0; bit < 64; bit++) {
+        uint32_t level = bit / wheel->bits;
+        wheel->level_of[bit] =
+            (struct purg_wheel_level){(uint8_t)level, (uint8_t)(level * wheel->bits)};
+    }
+    uint32_t highest = 63u - (uint32_t)__builtin_clzll(wheel->tick_max);
+    size_t count = ((size_t)wheel->level_of[highest].index + 1) << wheel->bits;
+    wheel->slots_size = count * sizeof(struct purg_link);
+    wheel->slots = wheel->env.alloc(wheel->env.ctx, wheel->slots_size, PURG_CACHE_LINE);
+    if (!wheel->slots) { return false; }
+    for (size_t i = 0; i < count; i++) {
+        link_init(&wheel->slots[i]);
     }
     return true;
+}
+
+/* See purg_wheel_near_tick(). */
+static void inverse_init(struct purg_wheel *wheel)
+{
+    if (wheel->tick_ns > PURG_WHEEL_NEAR_NS) { return; } /* near_ns is 0: always divided */
+    wheel->near_ns = PURG_WHEEL_NEAR_NS;
+    while ((uint64_t)1 << wheel->inverse_shift < wheel->tick_ns) {
+        wheel->inverse_shift++;
+    }
+#ifdef __SIZEOF_INT128__
+    unsigned __int128 dividend = (unsigned __int128)1 << (63 + wheel->inverse_shift);
+    wheel->inverse = (uint64_t)((dividend + wheel->tick_ns - 1) / wheel->tick_ns);
+#endif
+}
+
+static void clock_set(struct purg_wheel *wheel, uint64_t tick)
+{
+    wheel->tick = tick;
+    wheel->clock_ns = tick * wheel->tick_ns;
 }
 
 bool purg_wheel_init(struct purg_wheel *wheel, const struct purg_env *env,
@@ -94,23 +112,21 @@ bool purg_wheel_init(struct purg_wheel *wheel, const struct purg_env *env,
         .env = *env,
         .tick_ns = options->tick_ns ? options->tick_ns : PURG_TICK_NS_DEFAULT,
         .bits = (uint32_t)__builtin_ctz(slots),
+        .slot_mask = slots - 1,
     };
-    wheel->tick = options->start_ns / wheel->tick_ns;
     wheel->tick_max = UINT64_MAX / wheel->tick_ns;
+    clock_set(wheel, options->start_ns / wheel->tick_ns);
+    inverse_init(wheel);
     link_init(&wheel->due);
-    link_init(&wheel->stray);
     link_init(&wheel->never);
-    return levels_grow(wheel, 0);
+    return levels_init(wheel);
 }
 
 void purg_wheel_fini(struct purg_wheel *wheel)
 {
     if (wheel->timers_count > 0) { purg_misuse(&wheel->env, "purg_wheel_fini: timers are left"); }
-    for (uint32_t i = 0; i < wheel->levels_count; i++) {
-        wheel->env.free(wheel->env.ctx, wheel->levels[i], level_size(wheel));
-        wheel->levels[i] = NULL;
-    }
-    wheel->levels_count = 0;
+    if (wheel->slots) { wheel->env.free(wheel->env.ctx, wheel->slots, wheel->slots_size); }
+    wheel->slots = NULL;
 }
 
 void purg_timer_init(struct purg_timer *timer,
@@ -119,49 +135,37 @@ void purg_timer_init(struct purg_timer *timer,
     *timer = (struct purg_timer){.on_due = on_due};
 }
 
-/* A level that could not be allocated: the timer waits beside the wheel until the highest level
- * there is turns over, which is not after its tick, and is then placed again. */
-static void place_stray(struct purg_wheel *wheel, struct purg_timer *timer)
+/* A list's first timer came or its last one went; if it is a slot its bit follows [WHL-5]. */
+static void slot_changed(struct purg_wheel *wheel, const struct purg_link *head)
 {
-    uint32_t shift = wheel->bits * wheel->levels_count;
-    uint64_t turn = ((wheel->tick >> shift) + 1) << shift;
-    if (link_is_empty(&wheel->stray) || turn < wheel->stray_tick) { wheel->stray_tick = turn; }
-    link_add_tail(&wheel->stray, &timer->link);
+    size_t pos = (size_t)((uintptr_t)head - (uintptr_t)wheel->slots);
+    if (pos >= wheel->slots_size) { return; } /* due or never */
+    uint32_t index = (uint32_t)(pos / sizeof *head);
+    uint32_t level = index >> wheel->bits;
+    uint64_t bit = (uint64_t)1 << (index & wheel->slot_mask);
+    if (link_is_empty(head)) {
+        wheel->occupied[level] &= ~bit;
+        if (wheel->occupied[level] == 0) { wheel->levels_mask &= ~(1u << level); }
+    } else {
+        wheel->occupied[level] |= bit;
+        wheel->levels_mask |= 1u << level;
+    }
 }
 
-/* time_ns / tick_ns. A division is slow; a product with the inverse, 2^64 / tick_ns, is at most one
- * too small. The last tick is that inverse. */
-static uint64_t ticks_before(const struct purg_wheel *wheel, uint64_t time_ns)
+/* Where no clock gets in practice: centuries away. */
+static __attribute__((noinline)) struct purg_link *far_list(struct purg_wheel *wheel,
+                                                            uint64_t deadline_ns)
 {
-#ifdef __SIZEOF_INT128__
-    uint64_t tick = (uint64_t)(((unsigned __int128)time_ns * wheel->tick_max) >> 64);
-    return tick + (time_ns - tick * wheel->tick_ns >= wheel->tick_ns);
-#else
-    return time_ns / wheel->tick_ns;
-#endif
+    uint64_t tick = (deadline_ns - 1) / wheel->tick_ns + 1; /* it is after clock_ns, so not 0 */
+    if (tick > wheel->tick_max || deadline_ns == PURG_NEVER) { return &wheel->never; }
+    return purg_wheel_slot(wheel, tick);
 }
 
-static void place(struct purg_wheel *wheel, struct purg_timer *timer)
+static void place(struct purg_wheel *wheel, struct purg_timer *timer, uint64_t deadline_ns)
 {
-    uint64_t tick = ticks_before(wheel, timer->deadline_ns);
-    tick += tick * wheel->tick_ns != timer->deadline_ns; /* [WHL-1] rounded up */
-    if (tick <= wheel->tick) {
-        link_add_tail(&wheel->due, &timer->link);
-        return;
-    }
-    if (tick > wheel->tick_max || timer->deadline_ns == PURG_NEVER) {
-        link_add_tail(&wheel->never, &timer->link);
-        return;
-    }
-    uint32_t level = (63u - (uint32_t)__builtin_clzll(tick ^ wheel->tick)) / wheel->bits;
-    if (level >= wheel->levels_count && !levels_grow(wheel, level)) {
-        place_stray(wheel, timer);
-        return;
-    }
-    uint64_t slot = (tick >> (level * wheel->bits)) & (slots_count(wheel) - 1);
-    link_add_tail(&wheel->levels[level][slot], &timer->link);
-    wheel->occupied[level] |= (uint64_t)1 << slot;
-    wheel->levels_mask |= 1u << level;
+    struct purg_link *head = purg_wheel_near_list(wheel, deadline_ns);
+    if (!head) { head = far_list(wheel, deadline_ns); }
+    if (link_add_tail(head, &timer->link)) { slot_changed(wheel, head); }
 }
 
 void purg_timer_add(struct purg_wheel *wheel, struct purg_timer *timer, uint64_t deadline_ns)
@@ -171,26 +175,7 @@ void purg_timer_add(struct purg_wheel *wheel, struct purg_timer *timer, uint64_t
     }
     timer->deadline_ns = deadline_ns;
     wheel->timers_count++;
-    place(wheel, timer);
-}
-
-static void slot_clear(struct purg_wheel *wheel, uint32_t level, uint32_t slot)
-{
-    wheel->occupied[level] &= ~((uint64_t)1 << slot);
-    if (wheel->occupied[level] == 0) { wheel->levels_mask &= ~(1u << level); }
-}
-
-/* A list of the wheel became empty; if it is a slot its bit goes [WHL-5]. */
-static void list_emptied(struct purg_wheel *wheel, const struct purg_link *head)
-{
-    for (uint32_t mask = wheel->levels_mask; mask != 0; mask &= mask - 1) {
-        uint32_t level = (uint32_t)__builtin_ctz(mask);
-        uintptr_t pos = (uintptr_t)head - (uintptr_t)wheel->levels[level];
-        if (pos < level_size(wheel)) {
-            slot_clear(wheel, level, (uint32_t)(pos / sizeof *head));
-            return;
-        }
-    }
+    place(wheel, timer, deadline_ns);
 }
 
 bool purg_timer_remove(struct purg_wheel *wheel, struct purg_timer *timer)
@@ -198,10 +183,13 @@ bool purg_timer_remove(struct purg_wheel *wheel, struct purg_timer *timer)
     struct purg_link *next = timer->link.next;
     struct purg_link *prev = timer->link.prev;
     if (!next) { return false; }
-    link_remove(&timer->link);
+    purg_timer_prefetch(timer); /* so that misses overlap: stores wait for one another */
+    next->prev = prev;
+    prev->next = next;
+    timer->link.next = NULL;
     wheel->timers_count--;
     /* Both are the list's head. Looking into a neighbour instead would wait for its memory. */
-    if (next == prev) { list_emptied(wheel, next); }
+    if (next == prev) { slot_changed(wheel, next); }
     return true;
 }
 
@@ -210,45 +198,40 @@ bool purg_timer_is_added(const struct purg_timer *timer)
     return timer->link.next != NULL;
 }
 
-struct wheel_event {
-    uint64_t tick;
-    uint32_t level;
-    uint32_t slot;
-    bool is_stray;
-};
-
-/* What happens next; false if nothing ever will. */
-static bool next_event(const struct purg_wheel *wheel, struct wheel_event *event)
+/* The next slot that the clock reaches and its tick; NULL if nothing waits. */
+static struct purg_link *next_slot(const struct purg_wheel *wheel, uint64_t *tick)
 {
-    bool has_stray = !link_is_empty(&wheel->stray);
-    *event = (struct wheel_event){.tick = wheel->stray_tick, .is_stray = has_stray};
-    if (wheel->levels_mask == 0) { return has_stray; }
+    if (wheel->levels_mask == 0) { return NULL; }
     uint32_t level = (uint32_t)__builtin_ctz(wheel->levels_mask);
-    uint32_t slot = (uint32_t)__builtin_ctzll(wheel->occupied[level]);
+    uint32_t digit = (uint32_t)__builtin_ctzll(wheel->occupied[level]);
     uint32_t shift = level * wheel->bits;
-    uint64_t tick = (uint64_t)slot << shift;
+    *tick = (uint64_t)digit << shift;
     if (shift + wheel->bits < 64) { /* the digits above are the clock's [WHL-4] */
-        tick |= wheel->tick >> (shift + wheel->bits) << (shift + wheel->bits);
+        *tick |= wheel->tick >> (shift + wheel->bits) << (shift + wheel->bits);
     }
-    if (!has_stray || tick <= wheel->stray_tick) {
-        *event = (struct wheel_event){.tick = tick, .level = level, .slot = slot};
-    }
-    return true;
+    return &wheel->slots[((size_t)level << wheel->bits) + digit];
 }
 
-/* Places all of a list again, at the clock's new tick. */
-static void cascade(struct purg_wheel *wheel, struct purg_link *list)
+/* Places all of a slot again, at the clock's new tick. The list is a chain of cache misses; walked
+ * from both ends there are two at a time. */
+static void cascade(struct purg_wheel *wheel, struct purg_link *slot)
 {
-    struct purg_link moving;
-    link_init(&moving);
-    link_splice(&moving, list);
-    struct purg_link *link = moving.next;
-    while (link != &moving) {
-        struct purg_link *next = link->next;
-        __builtin_prefetch(next->next);
-        place(wheel, timer_of(link));
-        link = next;
+    struct purg_link *first = slot->next;
+    struct purg_link *last = slot->prev;
+    link_init(slot);
+    slot_changed(wheel, slot);
+    while (first != last) {
+        struct purg_link *second = first->next;
+        struct purg_link *second_last = last->prev;
+        __builtin_prefetch(second, 1, 3);
+        __builtin_prefetch(second_last, 1, 3);
+        place(wheel, timer_of(first), timer_of(first)->deadline_ns);
+        place(wheel, timer_of(last), timer_of(last)->deadline_ns);
+        if (second == last) { return; } /* there were two left */
+        first = second;
+        last = second_last;
     }
+    place(wheel, timer_of(first), timer_of(first)->deadline_ns);
 }
 
 static size_t fire_due(struct purg_wheel *wheel, uint64_t now_ns, size_t budget)
@@ -272,24 +255,18 @@ static size_t advance(struct purg_wheel *wheel, uint64_t now_ns, size_t budget)
     for (;;) {
         fired += fire_due(wheel, now_ns, budget - fired);
         if (fired == budget) { return fired; }
-        struct wheel_event event;
-        if (!next_event(wheel, &event) || event.tick > target) { break; }
-        wheel->tick = event.tick;
-        if (event.is_stray) {
-            cascade(wheel, &wheel->stray);
-            continue;
-        }
-        struct purg_link *slot = &wheel->levels[event.level][event.slot];
-        slot_clear(wheel, event.level, event.slot);
-        if (event.level == 0) {
+        uint64_t tick;
+        struct purg_link *slot = next_slot(wheel, &tick);
+        if (!slot || tick > target) { break; }
+        clock_set(wheel, tick);
+        if (slot < wheel->slots + wheel->slot_mask + 1) { /* level 0 */
             link_splice(&wheel->due, slot);
+            slot_changed(wheel, slot);
         } else {
             cascade(wheel, slot);
         }
     }
-    if (target > wheel->tick) { /* a clock that went back stands still */
-        wheel->tick = target;
-    }
+    if (target > wheel->tick) { clock_set(wheel, target); } /* one that went back stands still */
     return fired;
 }
 
@@ -308,19 +285,16 @@ size_t purg_wheel_advance(struct purg_wheel *wheel, uint64_t now_ns, size_t budg
 uint64_t purg_wheel_next_ns(const struct purg_wheel *wheel)
 {
     if (!link_is_empty(&wheel->due)) { return 0; }
-    struct wheel_event event;
-    return next_event(wheel, &event) ? event.tick * wheel->tick_ns : PURG_NEVER;
+    uint64_t tick;
+    return next_slot(wheel, &tick) ? tick * wheel->tick_ns : PURG_NEVER;
 }
 
 struct purg_timer *purg_wheel_take_any(struct purg_wheel *wheel)
 {
+    uint64_t tick;
     struct purg_link *list = &wheel->due;
-    if (link_is_empty(list) && wheel->levels_mask != 0) {
-        uint32_t level = (uint32_t)__builtin_ctz(wheel->levels_mask);
-        list = &wheel->levels[level][__builtin_ctzll(wheel->occupied[level])];
-    }
-    if (link_is_empty(list)) { list = &wheel->stray; }
-    if (link_is_empty(list)) { list = &wheel->never; }
+    if (link_is_empty(list)) { list = next_slot(wheel, &tick); }
+    if (!list) { list = &wheel->never; }
     if (link_is_empty(list)) { return NULL; }
     struct purg_timer *timer = timer_of(list->next);
     purg_timer_remove(wheel, timer);

@@ -17,8 +17,8 @@
  *             its non-empty slots.
  * Complexity: add, remove: O(1). next_ns: O(1). advance: O(fired + cascaded), each timer cascades
  *             at most once per level; empty time costs nothing, however long.
- * Failure:    an overflow level that cannot be allocated costs only extra cascading: the timer
- *             waits in the farthest slot there is and is placed again. Adding never fails.
+ * Failure:    only making a wheel can fail. It has all levels that its clock can need from then on
+ *             (8 KiB with ticks of 1 ms): adding allocates nothing.
  * Misuse:     reported through purg_env.misuse before anything changed: adding a timer that is in
  *             a wheel, advancing from a callback or without budget, bad slots, ending a wheel that
  *             has timers. */
@@ -50,30 +50,40 @@ struct purg_wheel_options {
     uint64_t start_ns; /* the clock at birth */
 };
 
+/* A level, and by how many bits its digit lies from the right. */
+struct purg_wheel_level {
+    uint8_t index;
+    uint8_t shift;
+};
+
 /* Fields are the wheel's; the structure is public only so that it can be embedded. */
 struct purg_wheel {
-    struct purg_env env;
-    uint64_t tick_ns;
     uint64_t tick; /* the clock: every earlier tick has been fired */
-    uint64_t tick_max; /* the last tick that a 64-bit nanosecond clock can reach */
+    uint64_t clock_ns; /* where that tick begins */
+    uint64_t inverse; /* 2^(63 + inverse_shift) / tick_ns, rounded up */
+    uint64_t near_ns; /* deadlines up to here are divided by means of it */
+    struct purg_link *slots; /* heads: all of level 0, then all of level 1, ... */
     size_t timers_count; /* all that are in the wheel, due and never included */
-    uint32_t bits; /* log2(slots) */
-    uint32_t levels_count; /* that exist, from 0 */
+    uint32_t inverse_shift;
+    uint32_t bits; /* log2 of the slots in a level */
+    uint32_t slot_mask;
     uint32_t levels_mask; /* bit per level that has a non-empty slot */
-    bool is_advancing;
-    uint64_t stray_tick; /* when stray is placed again */
-    struct purg_link stray; /* whose level could not be allocated */
+    struct purg_wheel_level level_of[64]; /* by the highest bit that differs from the clock */
     struct purg_link due; /* time has come, not yet fired (budget) */
     struct purg_link never; /* PURG_NEVER: kept for purg_wheel_take_any() alone */
     uint64_t occupied[PURG_LEVELS_MAX];
-    struct purg_link *levels[PURG_LEVELS_MAX]; /* slot heads; NULL until needed */
+    uint64_t tick_ns;
+    uint64_t tick_max; /* the last tick that a 64-bit nanosecond clock can reach */
+    size_t slots_size; /* of all levels, in bytes */
+    bool is_advancing;
+    struct purg_env env;
 };
 
 /* Makes an empty wheel in the caller's memory. False: no memory. Misuse: bad slots. */
 PURG_API PURG_NODISCARD bool purg_wheel_init(struct purg_wheel *wheel, const struct purg_env *env,
                                              const struct purg_wheel_options *options);
 
-/* Gives the levels back. Misuse: timers are still in it. Accepts a zeroed wheel. */
+/* Gives the slots back. Misuse: timers are still in it. Accepts a zeroed wheel. */
 PURG_API void purg_wheel_fini(struct purg_wheel *wheel);
 
 /* Prepares a timer, in no wheel. 'on_due' runs on the owner's thread with the timer already out

@@ -1,5 +1,6 @@
 /* wheel_test.c - the timing wheel against a sorted list, in virtual time. */
 #include "purg_test.h"
+#include "purgatory/wheel_int.h"
 
 #define TIMERS_MAX 300
 #ifdef __SANITIZE_THREAD__ /* it has nothing to find here: one thread */
@@ -189,26 +190,72 @@ static void test_wheel_does_what_a_sorted_list_does(void **state)
     }
 }
 
-/* No level above the first can be had: all the same, only slower. */
-static void test_wheel_keeps_its_word_without_memory(void **state)
+/* Every level there can be is used, and memory is gone as soon as the wheel is made. */
+static void test_adding_needs_no_memory(void **state)
 {
     (void)state;
     static struct world w;
     for (uint64_t seed = 1; seed <= 12; seed++) {
         world_start(&w, seed);
-        w.env.allocs_left = seed % 3;
+        w.env.allocs_left = 0;
         for (int i = 0; i < STEPS; i++) {
-            if (i > STEPS / 2 && seed % 2 == 0 && i % 100 == 0) {
-                w.env.allocs_left = 1; /* memory comes back, level by level */
-            }
-            struct entry *entry = &w.entries[test_random(&w.seed) % TIMERS_MAX];
-            if (!entry->is_listed) { /* near enough that turning over costs little */
-                uint64_t ticks = test_random(&w.seed) % 200000;
-                uint64_t deadline_ns = saturating_add(w.now_ns, ticks * w.tick_ns);
-                purg_timer_add(&w.wheel, &entry->timer, deadline_ns);
-                oracle_add(&w, entry, deadline_ns);
-            }
-            advance(&w, saturating_add(w.now_ns, test_random(&w.seed) % 300 * w.tick_ns), SIZE_MAX);
+            random_step(&w);
+        }
+        world_end(&w);
+    }
+}
+
+static void check_tick_length(uint64_t tick_ns, uint64_t *seed)
+{
+    struct test_env env_state;
+    struct purg_env env = test_env_table(&env_state);
+    struct purg_wheel wheel;
+    assert_true(purg_wheel_init(&wheel, &env, &(struct purg_wheel_options){.tick_ns = tick_ns}));
+    for (uint64_t i = 0; i < 200; i++) {
+        uint64_t most = i < 100 ? PURG_WHEEL_NEAR_NS >> i % 62 : PURG_WHEEL_NEAR_NS - i;
+        uint64_t whole = test_random(seed) % (most / tick_ns + 1) * tick_ns;
+        const uint64_t times[] = {most, whole, whole + 1, whole > 0 ? whole - 1 : 0};
+        for (size_t t = 0; t < 4 && tick_ns <= PURG_WHEEL_NEAR_NS; t++) {
+            if (times[t] > PURG_WHEEL_NEAR_NS) { continue; }
+            assert_int_equal(purg_wheel_near_tick(&wheel, times[t]), times[t] / tick_ns);
+        }
+    }
+    purg_wheel_fini(&wheel);
+}
+
+static void test_product_with_the_inverse_is_the_exact_quotient(void **state)
+{
+    (void)state;
+    uint64_t seed = 5;
+    for (uint32_t bits = 0; bits < 64; bits++) {
+        uint64_t power = (uint64_t)1 << bits;
+        check_tick_length(power, &seed);
+        check_tick_length(power + 1, &seed);
+        check_tick_length(power > 1 ? power - 1 : 1, &seed);
+        check_tick_length(power + test_random(&seed) % power, &seed);
+    }
+    check_tick_length(1000000, &seed);
+    check_tick_length(UINT64_MAX, &seed);
+}
+
+/* What is fetched early is what is touched. */
+static void test_prefetched_list_is_where_the_timer_goes(void **state)
+{
+    (void)state;
+    static struct world w;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        world_start(&w, seed);
+        struct purg_timer *timer = &w.entries[0].timer;
+        for (int i = 0; i < STEPS; i++) {
+            uint64_t deadline_ns = saturating_add(w.now_ns, random_delay(&w));
+            purg_wheel_prefetch(&w.wheel, deadline_ns);
+            struct purg_link *list = purg_wheel_near_list(&w.wheel, deadline_ns);
+            assert_true(list || deadline_ns > PURG_WHEEL_NEAR_NS);
+            purg_timer_add(&w.wheel, timer, deadline_ns);
+            purg_timer_prefetch(timer);
+            if (list) { assert_ptr_equal(timer->link.next, list); }
+            assert_true(purg_timer_remove(&w.wheel, timer));
+            advance(&w, saturating_add(w.now_ns, random_delay(&w) >> 20), SIZE_MAX);
         }
         world_end(&w);
     }
@@ -328,7 +375,7 @@ static void test_misuse_of_the_wheel_is_reported(void **state)
     refuse_slots(128);
 }
 
-static void test_wheel_without_first_level_is_refused(void **state)
+static void test_wheel_without_memory_is_refused(void **state)
 {
     (void)state;
     static struct world w;
@@ -342,14 +389,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wheel_does_what_a_sorted_list_does),
-        cmocka_unit_test(test_wheel_keeps_its_word_without_memory),
+        cmocka_unit_test(test_adding_needs_no_memory),
+        cmocka_unit_test(test_product_with_the_inverse_is_the_exact_quotient),
+        cmocka_unit_test(test_prefetched_list_is_where_the_timer_goes),
         cmocka_unit_test(test_timer_driven_by_next_fires_at_its_tick),
         cmocka_unit_test(test_budget_bounds_a_timer_that_adds_itself_again),
         cmocka_unit_test(test_timer_removed_by_another_of_its_tick_does_not_fire),
         cmocka_unit_test(test_never_and_unreachable_deadlines_do_not_fire),
         cmocka_unit_test(test_clock_that_goes_back_stands_still),
         cmocka_unit_test(test_misuse_of_the_wheel_is_reported),
-        cmocka_unit_test(test_wheel_without_first_level_is_refused),
+        cmocka_unit_test(test_wheel_without_memory_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
