@@ -37,7 +37,7 @@ static void on_error(rd_kafka_t *rk, int code, const char *reason, void *opaque)
     }
     if (code == RD_KAFKA_RESP_ERR__FATAL) {
         char text[CLIENT_REASON_SIZE];
-        c->fatal = rd_kafka_fatal_error(rk, text, sizeof text);
+        c->fatal = c->kafka.fatal_error(rk, text, sizeof text);
         snprintf(c->reason, sizeof c->reason, "%s", text);
     }
 }
@@ -45,7 +45,7 @@ static void on_error(rd_kafka_t *rk, int code, const char *reason, void *opaque)
 static int set(struct client *c, rd_kafka_conf_t *conf, const char *key, const char *value)
 {
     char text[CLIENT_REASON_SIZE];
-    if (rd_kafka_conf_set(conf, key, value, text, sizeof text) == RD_KAFKA_CONF_OK) {
+    if (c->kafka.conf_set(conf, key, value, text, sizeof text) == RD_KAFKA_CONF_OK) {
         return CLI_DONE;
     }
     fprintf(stderr, "barnabas %s: %s=%s: %s\n", c->command, key, value, text);
@@ -66,10 +66,10 @@ static int configure(struct client *c, const struct client_setup *setup, rd_kafk
         snprintf(key, sizeof key, "%.*s", (int)(equals - pair), pair);
         code = set(c, conf, key, equals + 1);
     }
-    if (!c->options->verbose) { rd_kafka_conf_set_log_cb(conf, on_log); }
-    if (setup->on_delivery) { rd_kafka_conf_set_dr_msg_cb(conf, setup->on_delivery); }
-    rd_kafka_conf_set_error_cb(conf, on_error);
-    rd_kafka_conf_set_opaque(conf, c);
+    if (!c->options->verbose) { c->kafka.conf_set_log_cb(conf, on_log); }
+    if (setup->on_delivery) { c->kafka.conf_set_dr_msg_cb(conf, setup->on_delivery); }
+    c->kafka.conf_set_error_cb(conf, on_error);
+    c->kafka.conf_set_opaque(conf, c);
     return code;
 }
 
@@ -78,41 +78,43 @@ static int reach(struct client *c)
 {
     const struct rd_kafka_metadata *metadata = NULL;
     int timeout = (int)c->options->timeout_ms;
-    rd_kafka_resp_err_t e = rd_kafka_metadata(c->rk, 0, NULL, &metadata, timeout);
-    rd_kafka_poll(c->rk, 0); /* brings the reason */
+    rd_kafka_resp_err_t e = c->kafka.metadata(c->rk, 0, NULL, &metadata, timeout);
+    c->kafka.poll(c->rk, 0); /* brings the reason */
     if (!e) {
-        rd_kafka_metadata_destroy(metadata);
+        c->kafka.metadata_destroy(metadata);
         c->reason[0] = '\0'; /* of an earlier try */
         return CLI_DONE;
     }
     return client_fail(c, "no broker answered at %s: %s", c->options->bootstrap,
-                       c->reason[0] ? c->reason : rd_kafka_err2str(e));
+                       c->reason[0] ? c->reason : c->kafka.err2str(e));
 }
 
 int client_open(struct client *c, const struct client_setup *setup)
 {
     *c = (struct client){.command = setup->command, .options = setup->options};
-    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    int code = kafka_load(c->command, &c->kafka);
+    if (code) { return code; }
+    rd_kafka_conf_t *conf = c->kafka.conf_new();
     char text[CLIENT_REASON_SIZE];
-    int code = configure(c, setup, conf);
+    code = configure(c, setup, conf);
     if (code) {
-        rd_kafka_conf_destroy(conf);
+        c->kafka.conf_destroy(conf);
         return code;
     }
-    c->rk = rd_kafka_new(setup->type, conf, text, sizeof text);
+    c->rk = c->kafka.new(setup->type, conf, text, sizeof text);
     if (!c->rk) {
-        rd_kafka_conf_destroy(conf);
+        c->kafka.conf_destroy(conf);
         fprintf(stderr, "barnabas %s: %s\n", c->command, text);
         return CLI_MISUSED;
     }
-    c->queue = rd_kafka_queue_new(c->rk);
+    c->queue = c->kafka.queue_new(c->rk);
     return reach(c);
 }
 
 void client_close(struct client *c)
 {
-    if (c->queue) { rd_kafka_queue_destroy(c->queue); }
-    if (c->rk) { rd_kafka_destroy(c->rk); }
+    if (c->queue) { c->kafka.queue_destroy(c->queue); }
+    if (c->rk) { c->kafka.destroy(c->rk); }
     *c = (struct client){.command = c->command};
 }
 
@@ -120,11 +122,11 @@ void client_close(struct client *c)
 
 rd_kafka_AdminOptions_t *client_admin(struct client *c, rd_kafka_admin_op_t op)
 {
-    rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(c->rk, op);
+    rd_kafka_AdminOptions_t *options = c->kafka.AdminOptions_new(c->rk, op);
     char text[CLIENT_REASON_SIZE];
     int timeout = (int)c->options->timeout_ms;
-    if (options && rd_kafka_AdminOptions_set_request_timeout(options, timeout, text, sizeof text)) {
-        rd_kafka_AdminOptions_destroy(options);
+    if (options && c->kafka.AdminOptions_set_request_timeout(options, timeout, text, sizeof text)) {
+        c->kafka.AdminOptions_destroy(options);
         return NULL;
     }
     return options;
@@ -133,16 +135,16 @@ rd_kafka_AdminOptions_t *client_admin(struct client *c, rd_kafka_admin_op_t op)
 rd_kafka_event_t *client_await(struct client *c)
 {
     /* The library ends the call at its own timeout; this one only bounds a bug. */
-    rd_kafka_event_t *event = rd_kafka_queue_poll(c->queue, (int)c->options->timeout_ms + 60000);
+    rd_kafka_event_t *event = c->kafka.queue_poll(c->queue, (int)c->options->timeout_ms + 60000);
     if (!event) {
         client_fail(c, "no answer");
         return NULL;
     }
-    if (!rd_kafka_event_error(event)) { return event; }
-    rd_kafka_poll(c->rk, 0);
-    client_fail(c, "%s%s%s%s", rd_kafka_event_error_string(event), c->reason[0] ? " (" : "",
+    if (!c->kafka.event_error(event)) { return event; }
+    c->kafka.poll(c->rk, 0);
+    client_fail(c, "%s%s%s%s", c->kafka.event_error_string(event), c->reason[0] ? " (" : "",
                 c->reason, c->reason[0] ? ")" : "");
-    rd_kafka_event_destroy(event);
+    c->kafka.event_destroy(event);
     return NULL;
 }
 
@@ -151,11 +153,11 @@ int client_topic_results(const struct client *c, const rd_kafka_topic_result_t *
 {
     int code = CLI_DONE;
     for (size_t i = 0; i < count; i++) {
-        rd_kafka_resp_err_t e = rd_kafka_topic_result_error(results[i]);
+        rd_kafka_resp_err_t e = c->kafka.topic_result_error(results[i]);
         if (!e) { continue; }
-        const char *text = rd_kafka_topic_result_error_string(results[i]);
-        code = client_fail(c, "%s: %s", rd_kafka_topic_result_name(results[i]),
-                           text && *text ? text : rd_kafka_err2str(e));
+        const char *text = c->kafka.topic_result_error_string(results[i]);
+        code = client_fail(c, "%s: %s", c->kafka.topic_result_name(results[i]),
+                           text && *text ? text : c->kafka.err2str(e));
     }
     return code;
 }
@@ -163,19 +165,19 @@ int client_topic_results(const struct client *c, const rd_kafka_topic_result_t *
 int client_metadata(struct client *c, const char *name, const struct rd_kafka_metadata **out)
 {
     int timeout = (int)c->options->timeout_ms;
-    rd_kafka_topic_t *topic = name ? rd_kafka_topic_new(c->rk, name, NULL) : NULL;
+    rd_kafka_topic_t *topic = name ? c->kafka.topic_new(c->rk, name, NULL) : NULL;
     if (name && !topic) { return client_fail(c, "%s: no topic has such a name", name); }
-    rd_kafka_resp_err_t e = rd_kafka_metadata(c->rk, name == NULL, topic, out, timeout);
-    if (topic) { rd_kafka_topic_destroy(topic); }
-    if (e) { return client_fail(c, "metadata: %s", rd_kafka_err2str(e)); }
+    rd_kafka_resp_err_t e = c->kafka.metadata(c->rk, name == NULL, topic, out, timeout);
+    if (topic) { c->kafka.topic_destroy(topic); }
+    if (e) { return client_fail(c, "metadata: %s", c->kafka.err2str(e)); }
     if (!name) { return CLI_DONE; }
     const struct rd_kafka_metadata *m = *out;
     if (m->topic_cnt == 1 && !m->topics[0].err) { return CLI_DONE; }
     e = m->topic_cnt == 1 ? m->topics[0].err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
-    rd_kafka_metadata_destroy(m);
+    c->kafka.metadata_destroy(m);
     *out = NULL;
     if (e == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
         return client_fail(c, "there is no topic '%s'", name);
     }
-    return client_fail(c, "%s: %s", name, rd_kafka_err2str(e));
+    return client_fail(c, "%s: %s", name, c->kafka.err2str(e));
 }

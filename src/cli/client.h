@@ -7,9 +7,8 @@
 #ifndef CLI_CLIENT_H
 #define CLI_CLIENT_H
 
+#include "cli/kafka.h"
 #include "cli/options.h"
-
-#include <librdkafka/rdkafka.h>
 
 #define CLIENT_REASON_SIZE 256
 
@@ -59,6 +58,7 @@ struct client_setting {
 struct client {
     const char *command;
     const struct client_options *options;
+    struct kafka kafka; /* the library */
     rd_kafka_t *rk;
     rd_kafka_queue_t *queue; /* of admin answers */
     char reason[CLIENT_REASON_SIZE]; /* the last error that the library reported */
@@ -75,7 +75,8 @@ struct client_setup {
     void (*on_delivery)(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque);
 };
 
-/* Makes the client and waits until a broker answers. CLI_DONE, or an exit code (said). */
+/* Loads the library, makes the client, waits until a broker answers. CLI_DONE, or an exit code
+ * (said). */
 int client_open(struct client *c, const struct client_setup *setup);
 void client_close(struct client *c);
 /* Says "barnabas <command>: <text>", and returns CLI_FAILED. */

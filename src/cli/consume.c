@@ -123,15 +123,15 @@ static uint64_t now_ns(void)
 
 /* ---- printing ---- */
 
-static json_t *headers_json(const rd_kafka_message_t *m)
+static json_t *headers_json(const struct consume *c, const rd_kafka_message_t *m)
 {
     json_t *out = json_array();
     rd_kafka_headers_t *headers = NULL;
-    if (!out || rd_kafka_message_headers(m, &headers)) { return out; }
+    if (!out || c->client.kafka.message_headers(m, &headers)) { return out; }
     const char *name;
     const void *value;
     size_t size;
-    for (size_t i = 0; !rd_kafka_header_get_all(headers, i, &name, &value, &size); i++) {
+    for (size_t i = 0; !c->client.kafka.header_get_all(headers, i, &name, &value, &size); i++) {
         json_t *row = json_object();
         json_set_bytes(row, "key", slice_str(name));
         json_set_bytes(row, "value", value ? slice_of(value, size) : SLICE_NULL);
@@ -143,14 +143,14 @@ static json_t *headers_json(const rd_kafka_message_t *m)
 static int print_json(const struct consume *c, const rd_kafka_message_t *m)
 {
     rd_kafka_timestamp_type_t type;
-    int64_t timestamp = rd_kafka_message_timestamp(m, &type);
+    int64_t timestamp = c->client.kafka.message_timestamp(m, &type);
     json_t *out = json_pack("{s:s, s:i, s:I, s:o, s:s}", "topic", c->name, "partition",
                             m->partition, "offset", (json_int_t)m->offset, "timestamp",
                             timestamp < 0 ? json_null() : json_integer(timestamp), "timestamp_type",
                             type == RD_KAFKA_TIMESTAMP_LOG_APPEND_TIME ? "append" : "create");
     bool ok = out && json_set_bytes(out, "key", m->key ? slice_of(m->key, m->key_len) : SLICE_NULL);
     ok = ok && json_set_bytes(out, "value", m->payload ? slice_of(m->payload, m->len) : SLICE_NULL);
-    ok = ok && json_object_set_new(out, "headers", headers_json(m)) == 0;
+    ok = ok && json_object_set_new(out, "headers", headers_json(c, m)) == 0;
     if (ok) {
         json_dumpf(out, stdout, JSON_COMPACT);
         putchar('\n');
@@ -188,10 +188,10 @@ static bool take_event(struct consume *c, const rd_kafka_message_t *m)
     if (m->err == RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE ||
         m->err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET) {
         client_fail(&c->client, "%s-%" PRId32 " has no such offset: %s", c->name, m->partition,
-                    rd_kafka_message_errstr(m));
+                    c->client.kafka.message_errstr(m));
     } else {
         client_fail(&c->client, "%s-%" PRId32 ": %s", c->name, m->partition,
-                    rd_kafka_message_errstr(m));
+                    c->client.kafka.message_errstr(m));
     }
     c->is_failed = true;
     return false;
@@ -216,7 +216,7 @@ static bool take_batch(struct consume *c, rd_kafka_message_t **batch, size_t cou
     bool goes_on = true;
     for (size_t i = 0; i < count; i++) {
         if (goes_on) { goes_on = take_message(c, batch[i]); }
-        rd_kafka_message_destroy(batch[i]);
+        c->client.kafka.message_destroy(batch[i]);
     }
     return goes_on;
 }
@@ -240,8 +240,8 @@ static void read_all(struct consume *c)
     c->last_ns = now_ns();
     for (;;) {
         ssize_t got =
-            rd_kafka_consume_batch_queue(c->records, CONSUME_POLL_MS, batch, CONSUME_BATCH);
-        rd_kafka_poll(c->client.rk, 0);
+            c->client.kafka.consume_batch_queue(c->records, CONSUME_POLL_MS, batch, CONSUME_BATCH);
+        c->client.kafka.poll(c->client.rk, 0);
         if (got > 0 && !take_batch(c, batch, (size_t)got)) { return; }
         if (got < CONSUME_BATCH) { fflush(stdout); }
         progress_show(&c->progress, c->count, c->count);
@@ -265,7 +265,7 @@ static int choose_partitions(struct consume *c)
     c->partitions = mem_array(count, sizeof *c->partitions);
     c->ended = mem_array(count, sizeof *c->ended);
     if (!c->partitions || !c->ended) {
-        rd_kafka_metadata_destroy(m);
+        c->client.kafka.metadata_destroy(m);
         return cli_no_memory(consume_usage.command);
     }
     c->ids_max = count;
@@ -274,7 +274,7 @@ static int choose_partitions(struct consume *c)
         int32_t id = m->topics[0].partitions[i].id;
         if (wanted < 0 || id == wanted) { c->partitions[c->partitions_count++] = id; }
     }
-    rd_kafka_metadata_destroy(m);
+    c->client.kafka.metadata_destroy(m);
     if (c->partitions_count) { return CLI_DONE; }
     return client_fail(&c->client, "%s has no partition %" PRId64 "; it has %zu", c->name, wanted,
                        count);
@@ -296,8 +296,8 @@ static uint64_t count_ahead(struct consume *c)
     uint64_t total = 0, max = (uint64_t)c->options->messages_max;
     for (size_t i = 0; c->options->exit_at_end && i < c->partitions_count; i++) {
         int64_t low = 0, high = 0;
-        if (rd_kafka_query_watermark_offsets(c->client.rk, c->name, c->partitions[i], &low, &high,
-                                             (int)c->options->client.timeout_ms)) {
+        if (c->client.kafka.query_watermark_offsets(c->client.rk, c->name, c->partitions[i], &low,
+                                                    &high, (int)c->options->client.timeout_ms)) {
             return max;
         }
         int64_t first = first_of(c->options, low, high);
@@ -316,11 +316,11 @@ static int start_offset(struct consume *c, int32_t partition, int64_t *out)
     *out = o->offset;
     if (o->offset >= 0) { return CLI_DONE; }
     int64_t low = 0, high = 0;
-    rd_kafka_resp_err_t e = rd_kafka_query_watermark_offsets(c->client.rk, c->name, partition, &low,
-                                                             &high, (int)o->client.timeout_ms);
+    rd_kafka_resp_err_t e = c->client.kafka.query_watermark_offsets(
+        c->client.rk, c->name, partition, &low, &high, (int)o->client.timeout_ms);
     if (e) {
         return client_fail(&c->client, "offsets of %s-%" PRId32 ": %s", c->name, partition,
-                           rd_kafka_err2str(e));
+                           c->client.kafka.err2str(e));
     }
     *out = first_of(o, low, high);
     return CLI_DONE;
@@ -328,16 +328,16 @@ static int start_offset(struct consume *c, int32_t partition, int64_t *out)
 
 static int start(struct consume *c)
 {
-    c->topic = rd_kafka_topic_new(c->client.rk, c->name, NULL);
-    c->records = rd_kafka_queue_new(c->client.rk);
+    c->topic = c->client.kafka.topic_new(c->client.rk, c->name, NULL);
+    c->records = c->client.kafka.queue_new(c->client.rk);
     if (!c->topic || !c->records) { return client_fail(&c->client, "%s: no such name", c->name); }
     for (size_t i = 0; i < c->partitions_count; i++) {
         int64_t offset;
         int code = start_offset(c, c->partitions[i], &offset);
         if (code) { return code; }
-        if (rd_kafka_consume_start_queue(c->topic, c->partitions[i], offset, c->records)) {
+        if (c->client.kafka.consume_start_queue(c->topic, c->partitions[i], offset, c->records)) {
             return client_fail(&c->client, "%s-%" PRId32 ": %s", c->name, c->partitions[i],
-                               rd_kafka_err2str(rd_kafka_last_error()));
+                               c->client.kafka.err2str(c->client.kafka.last_error()));
         }
         c->started_count = i + 1;
     }
@@ -347,10 +347,10 @@ static int start(struct consume *c)
 static void stop(struct consume *c)
 {
     for (size_t i = 0; i < c->started_count; i++) {
-        rd_kafka_consume_stop(c->topic, c->partitions[i]);
+        c->client.kafka.consume_stop(c->topic, c->partitions[i]);
     }
-    if (c->records) { rd_kafka_queue_destroy(c->records); }
-    if (c->topic) { rd_kafka_topic_destroy(c->topic); }
+    if (c->records) { c->client.kafka.queue_destroy(c->records); }
+    if (c->topic) { c->client.kafka.topic_destroy(c->topic); }
     mem_free(c->partitions);
     mem_free(c->ended);
     client_close(&c->client);

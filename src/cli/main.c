@@ -4,7 +4,6 @@
 #include "cli/options.h"
 
 #include <jansson.h>
-#include <librdkafka/rdkafka.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,8 +23,7 @@ static const struct option version_table[] = {
 static const struct usage version_usage = {
     .command = "version",
     .operands = "",
-    .about = "Prints the version of this program, of the protocol it speaks and of the library\n"
-             "that its client commands use.",
+    .about = "Prints the version of this program and of the protocol it speaks.",
     .options = version_table,
     .options_count = COUNT_OF(version_table),
     .examples = "  barnabas version\n"
@@ -39,12 +37,10 @@ static int cli_version(int argc, char **argv)
     int code;
     if (!options_parse(&version_usage, argc, argv, &o, &operands, &code)) { return code; }
     if (strcmp(o.format, "text") == 0) {
-        printf("barnabas %s (speaks the protocol of Apache Kafka 4.4; librdkafka %s)\n",
-               BARNABAS_VERSION, rd_kafka_version_str());
+        printf("barnabas %s (speaks the protocol of Apache Kafka 4.4)\n", BARNABAS_VERSION);
         return CLI_DONE;
     }
-    json_t *out = json_pack("{s:s, s:s, s:s}", "version", BARNABAS_VERSION, "protocol", "4.4",
-                            "librdkafka", rd_kafka_version_str());
+    json_t *out = json_pack("{s:s, s:s}", "version", BARNABAS_VERSION, "protocol", "4.4");
     if (!out) { return cli_no_memory("version"); }
     json_dumpf(out, stdout, JSON_INDENT(2));
     putchar('\n');

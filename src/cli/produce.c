@@ -109,13 +109,14 @@ static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void 
 }
 
 /* A copy of the headers for one record; NULL when there are none. */
-static rd_kafka_headers_t *make_headers(const struct produce_options *o)
+static rd_kafka_headers_t *make_headers(const struct produce *p)
 {
+    const struct produce_options *o = p->options;
     if (!o->headers.count) { return NULL; }
-    rd_kafka_headers_t *headers = rd_kafka_headers_new(o->headers.count);
+    rd_kafka_headers_t *headers = p->client.kafka.headers_new(o->headers.count);
     for (size_t i = 0; i < o->headers.count; i++) {
         const char *pair = o->headers.at[i], *equals = strchr(pair, '=');
-        rd_kafka_header_add(headers, pair, equals - pair, equals + 1, -1);
+        p->client.kafka.header_add(headers, pair, equals - pair, equals + 1, -1);
     }
     return headers;
 }
@@ -139,7 +140,7 @@ static rd_kafka_resp_err_t send_line(struct produce *p, struct slice line)
 {
     struct slice key, value;
     split(p->options, line, &key, &value);
-    rd_kafka_headers_t *headers = make_headers(p->options);
+    rd_kafka_headers_t *headers = make_headers(p);
     rd_kafka_resp_err_t e;
     for (;;) {
         rd_kafka_vu_t vus[] = {
@@ -155,17 +156,17 @@ static rd_kafka_resp_err_t send_line(struct produce *p, struct slice line)
             {.vtype = RD_KAFKA_VTYPE_HEADERS, .u.headers = headers},
         };
         size_t count = COUNT_OF(vus) - (headers == NULL);
-        rd_kafka_error_t *error = rd_kafka_produceva(p->client.rk, vus, count);
-        e = error ? rd_kafka_error_code(error) : RD_KAFKA_RESP_ERR_NO_ERROR;
-        if (error) { rd_kafka_error_destroy(error); }
+        rd_kafka_error_t *error = p->client.kafka.produceva(p->client.rk, vus, count);
+        e = error ? p->client.kafka.error_code(error) : RD_KAFKA_RESP_ERR_NO_ERROR;
+        if (error) { p->client.kafka.error_destroy(error); }
         if (e != RD_KAFKA_RESP_ERR__QUEUE_FULL) { break; }
-        rd_kafka_poll(p->client.rk, PRODUCE_POLL_MS);
+        p->client.kafka.poll(p->client.rk, PRODUCE_POLL_MS);
         if (signals_take()) {
             e = RD_KAFKA_RESP_ERR__INTR;
             break;
         }
     }
-    if (e && headers) { rd_kafka_headers_destroy(headers); }
+    if (e && headers) { p->client.kafka.headers_destroy(headers); }
     if (!e) { p->sent++; }
     return e;
 }
@@ -191,11 +192,11 @@ static int send_all(struct produce *p)
             rd_kafka_resp_err_t e = send_line(p, line);
             if (e) {
                 return client_fail(&p->client, "record %" PRIu64 " could not be sent: %s",
-                                   p->sent + 1, rd_kafka_err2str(e));
+                                   p->sent + 1, p->client.kafka.err2str(e));
             }
         }
         if (event == LINES_LINE && turn % 256 != 0) { continue; }
-        rd_kafka_poll(p->client.rk, 0);
+        p->client.kafka.poll(p->client.rk, 0);
         show(p);
         if (p->client.fatal) { return CLI_FAILED; }
         if (signals_take()) {
@@ -207,13 +208,13 @@ static int send_all(struct produce *p)
 /* Waits until every record has its answer; a second signal gives up. */
 static int wait_answers(struct produce *p)
 {
-    rd_kafka_flush(p->client.rk, 0); /* nothing lingers from here on */
-    while (rd_kafka_outq_len(p->client.rk) > 0) {
-        rd_kafka_poll(p->client.rk, PRODUCE_POLL_MS);
+    p->client.kafka.flush(p->client.rk, 0); /* nothing lingers from here on */
+    while (p->client.kafka.outq_len(p->client.rk) > 0) {
+        p->client.kafka.poll(p->client.rk, PRODUCE_POLL_MS);
         show(p);
         if (signals_take()) {
             return client_fail(&p->client, "interrupted; %d records have no answer",
-                               rd_kafka_outq_len(p->client.rk));
+                               p->client.kafka.outq_len(p->client.rk));
         }
     }
     return CLI_DONE;
@@ -229,7 +230,7 @@ static int produce_run(struct produce *p)
     if (p->failed) {
         const char *reason = p->client.reason;
         code = client_fail(&p->client, "%" PRIu64 " of %" PRIu64 " records failed: %s%s%s%s",
-                           p->failed, p->sent, rd_kafka_err2str(p->first_error),
+                           p->failed, p->sent, p->client.kafka.err2str(p->first_error),
                            *reason ? " (" : "", reason, *reason ? ")" : "");
     } else if (p->client.fatal) {
         code = client_fail(&p->client, "%s", p->client.reason);

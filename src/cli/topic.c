@@ -74,7 +74,7 @@ static rd_kafka_NewTopic_t *create_describe(const struct client *c, const char *
                                             const struct create_options *o, int *code)
 {
     char text[CLIENT_REASON_SIZE];
-    rd_kafka_NewTopic_t *topic = rd_kafka_NewTopic_new(
+    rd_kafka_NewTopic_t *topic = c->kafka.NewTopic_new(
         name, (int)o->partitions, (int)o->replication_factor, text, sizeof text);
     if (!topic) {
         client_fail(c, "%s", text);
@@ -85,10 +85,10 @@ static rd_kafka_NewTopic_t *create_describe(const struct client *c, const char *
         const char *pair = o->configs.at[i], *equals = strchr(pair, '=');
         char key[256];
         snprintf(key, sizeof key, "%.*s", (int)(equals - pair), pair);
-        rd_kafka_resp_err_t e = rd_kafka_NewTopic_set_config(topic, key, equals + 1);
+        rd_kafka_resp_err_t e = c->kafka.NewTopic_set_config(topic, key, equals + 1);
         if (!e) { continue; }
-        *code = client_fail(c, "--config %s: %s", pair, rd_kafka_err2str(e));
-        rd_kafka_NewTopic_destroy(topic);
+        *code = client_fail(c, "--config %s: %s", pair, c->kafka.err2str(e));
+        c->kafka.NewTopic_destroy(topic);
         return NULL;
     }
     return topic;
@@ -102,19 +102,19 @@ static int create_send(struct client *c, const char *name, const struct create_o
     if (!topic) { return code; }
     rd_kafka_AdminOptions_t *admin = client_admin(c, RD_KAFKA_ADMIN_OP_CREATETOPICS);
     if (!admin ||
-        rd_kafka_AdminOptions_set_validate_only(admin, o->validate_only, text, sizeof text)) {
-        rd_kafka_NewTopic_destroy(topic);
+        c->kafka.AdminOptions_set_validate_only(admin, o->validate_only, text, sizeof text)) {
+        c->kafka.NewTopic_destroy(topic);
         return cli_no_memory(c->command);
     }
-    rd_kafka_CreateTopics(c->rk, &topic, 1, admin, c->queue);
-    rd_kafka_AdminOptions_destroy(admin);
-    rd_kafka_NewTopic_destroy(topic);
+    c->kafka.CreateTopics(c->rk, &topic, 1, admin, c->queue);
+    c->kafka.AdminOptions_destroy(admin);
+    c->kafka.NewTopic_destroy(topic);
     rd_kafka_event_t *event = client_await(c);
     if (!event) { return CLI_FAILED; }
     size_t count = 0;
     const rd_kafka_topic_result_t **results =
-        rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), &count);
-    bool is_there = count == 1 && rd_kafka_topic_result_error(results[0]) ==
+        c->kafka.CreateTopics_result_topics(c->kafka.event_CreateTopics_result(event), &count);
+    bool is_there = count == 1 && c->kafka.topic_result_error(results[0]) ==
                                       RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS;
     if (is_there && o->if_not_exists) {
         printf("%s exists already\n", name);
@@ -123,7 +123,7 @@ static int create_send(struct client *c, const char *name, const struct create_o
         code = client_topic_results(c, results, count);
         if (!code) { printf("%s %s\n", o->validate_only ? "could create" : "created", name); }
     }
-    rd_kafka_event_destroy(event);
+    c->kafka.event_destroy(event);
     return code;
 }
 
@@ -167,22 +167,22 @@ static int delete_send(struct client *c, char **names, size_t count)
     rd_kafka_AdminOptions_t *admin = client_admin(c, RD_KAFKA_ADMIN_OP_DELETETOPICS);
     if (!admin) { return cli_no_memory(c->command); }
     for (size_t i = 0; i < count; i++) {
-        topics[i] = rd_kafka_DeleteTopic_new(names[i]);
+        topics[i] = c->kafka.DeleteTopic_new(names[i]);
     }
-    rd_kafka_DeleteTopics(c->rk, topics, count, admin, c->queue);
-    rd_kafka_DeleteTopic_destroy_array(topics, count);
-    rd_kafka_AdminOptions_destroy(admin);
+    c->kafka.DeleteTopics(c->rk, topics, count, admin, c->queue);
+    c->kafka.DeleteTopic_destroy_array(topics, count);
+    c->kafka.AdminOptions_destroy(admin);
     rd_kafka_event_t *event = client_await(c);
     if (!event) { return CLI_FAILED; }
     size_t results_count = 0;
-    const rd_kafka_topic_result_t **results = rd_kafka_DeleteTopics_result_topics(
-        rd_kafka_event_DeleteTopics_result(event), &results_count);
+    const rd_kafka_topic_result_t **results = c->kafka.DeleteTopics_result_topics(
+        c->kafka.event_DeleteTopics_result(event), &results_count);
     for (size_t i = 0; i < results_count; i++) {
-        if (rd_kafka_topic_result_error(results[i])) { continue; }
-        printf("deleted %s\n", rd_kafka_topic_result_name(results[i]));
+        if (c->kafka.topic_result_error(results[i])) { continue; }
+        printf("deleted %s\n", c->kafka.topic_result_name(results[i]));
     }
     int code = client_topic_results(c, results, results_count);
-    rd_kafka_event_destroy(event);
+    c->kafka.event_destroy(event);
     return code;
 }
 

@@ -62,21 +62,21 @@ static int alter_partitions(struct client *c, const char *name, int64_t partitio
 {
     char text[CLIENT_REASON_SIZE];
     rd_kafka_NewPartitions_t *wanted =
-        rd_kafka_NewPartitions_new(name, (size_t)partitions, text, sizeof text);
+        c->kafka.NewPartitions_new(name, (size_t)partitions, text, sizeof text);
     if (!wanted) { return client_fail(c, "%s", text); }
     rd_kafka_AdminOptions_t *admin = client_admin(c, RD_KAFKA_ADMIN_OP_CREATEPARTITIONS);
-    if (admin) { rd_kafka_CreatePartitions(c->rk, &wanted, 1, admin, c->queue); }
-    rd_kafka_NewPartitions_destroy(wanted);
+    if (admin) { c->kafka.CreatePartitions(c->rk, &wanted, 1, admin, c->queue); }
+    c->kafka.NewPartitions_destroy(wanted);
     if (!admin) { return cli_no_memory(c->command); }
-    rd_kafka_AdminOptions_destroy(admin);
+    c->kafka.AdminOptions_destroy(admin);
     rd_kafka_event_t *event = client_await(c);
     if (!event) { return CLI_FAILED; }
     size_t count = 0;
-    const rd_kafka_topic_result_t **results = rd_kafka_CreatePartitions_result_topics(
-        rd_kafka_event_CreatePartitions_result(event), &count);
+    const rd_kafka_topic_result_t **results = c->kafka.CreatePartitions_result_topics(
+        c->kafka.event_CreatePartitions_result(event), &count);
     int code = client_topic_results(c, results, count);
     if (!code) { printf("%s has %" PRId64 " partitions\n", name, partitions); }
-    rd_kafka_event_destroy(event);
+    c->kafka.event_destroy(event);
     return code;
 }
 
@@ -98,21 +98,21 @@ static int keep_overrides(struct client *c, const struct alter_options *o,
                           const rd_kafka_ConfigResource_t *now, rd_kafka_ConfigResource_t *next)
 {
     size_t count = 0;
-    const rd_kafka_ConfigEntry_t **entries = rd_kafka_ConfigResource_configs(now, &count);
+    const rd_kafka_ConfigEntry_t **entries = c->kafka.ConfigResource_configs(now, &count);
     for (size_t i = 0; i < count; i++) {
-        const char *key = rd_kafka_ConfigEntry_name(entries[i]);
-        if (!topic_config_is_override(entries[i]) || is_changed(o, key)) { continue; }
-        const char *value = rd_kafka_ConfigEntry_value(entries[i]);
+        const char *key = c->kafka.ConfigEntry_name(entries[i]);
+        if (!topic_config_is_override(c, entries[i]) || is_changed(o, key)) { continue; }
+        const char *value = c->kafka.ConfigEntry_value(entries[i]);
         if (!value) {
             return client_fail(c, "%s is hidden by the broker and would be lost; set it, too", key);
         }
-        if (rd_kafka_ConfigResource_set_config(next, key, value)) {
+        if (c->kafka.ConfigResource_set_config(next, key, value)) {
             return cli_no_memory(c->command);
         }
     }
     for (size_t i = 0; i < o->deleted.count; i++) {
         size_t k = 0;
-        while (k < count && strcmp(rd_kafka_ConfigEntry_name(entries[k]), o->deleted.at[i]) != 0) {
+        while (k < count && strcmp(c->kafka.ConfigEntry_name(entries[k]), o->deleted.at[i]) != 0) {
             k++;
         }
         if (k == count) {
@@ -130,7 +130,7 @@ static int set_overrides(struct client *c, const struct alter_options *o,
         const char *pair = o->configs.at[i], *equals = strchr(pair, '=');
         char key[KEY_SIZE];
         snprintf(key, sizeof key, "%.*s", (int)(equals - pair), pair);
-        if (rd_kafka_ConfigResource_set_config(next, key, equals + 1)) {
+        if (c->kafka.ConfigResource_set_config(next, key, equals + 1)) {
             return client_fail(c, "--config %s: not a key and a value", pair);
         }
     }
@@ -141,22 +141,22 @@ static int send_overrides(struct client *c, rd_kafka_ConfigResource_t *next)
 {
     rd_kafka_AdminOptions_t *admin = client_admin(c, RD_KAFKA_ADMIN_OP_ALTERCONFIGS);
     if (!admin) { return cli_no_memory(c->command); }
-    rd_kafka_AlterConfigs(c->rk, &next, 1, admin, c->queue);
-    rd_kafka_AdminOptions_destroy(admin);
+    c->kafka.AlterConfigs(c->rk, &next, 1, admin, c->queue);
+    c->kafka.AdminOptions_destroy(admin);
     rd_kafka_event_t *event = client_await(c);
     if (!event) { return CLI_FAILED; }
     size_t count = 0;
     const rd_kafka_ConfigResource_t **results =
-        rd_kafka_AlterConfigs_result_resources(rd_kafka_event_AlterConfigs_result(event), &count);
+        c->kafka.AlterConfigs_result_resources(c->kafka.event_AlterConfigs_result(event), &count);
     int code = CLI_DONE;
     for (size_t i = 0; i < count; i++) {
-        rd_kafka_resp_err_t e = rd_kafka_ConfigResource_error(results[i]);
+        rd_kafka_resp_err_t e = c->kafka.ConfigResource_error(results[i]);
         if (!e) { continue; }
-        const char *text = rd_kafka_ConfigResource_error_string(results[i]);
-        code = client_fail(c, "%s: %s", rd_kafka_ConfigResource_name(results[i]),
-                           text && *text ? text : rd_kafka_err2str(e));
+        const char *text = c->kafka.ConfigResource_error_string(results[i]);
+        code = client_fail(c, "%s: %s", c->kafka.ConfigResource_name(results[i]),
+                           text && *text ? text : c->kafka.err2str(e));
     }
-    rd_kafka_event_destroy(event);
+    c->kafka.event_destroy(event);
     return code;
 }
 
@@ -165,13 +165,13 @@ static int alter_configs(struct client *c, const char *name, const struct alter_
     struct topic_configs now;
     int code = topic_configs_fetch(c, &name, 1, &now);
     if (code) { return code; }
-    rd_kafka_ConfigResource_t *next = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, name);
+    rd_kafka_ConfigResource_t *next = c->kafka.ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, name);
     code = now.count == 1 && next ? CLI_DONE : client_fail(c, "%s: no configurations", name);
     if (!code) { code = keep_overrides(c, o, now.resources[0], next); }
     if (!code) { code = set_overrides(c, o, next); }
     if (!code) { code = send_overrides(c, next); }
-    if (next) { rd_kafka_ConfigResource_destroy(next); }
-    topic_configs_fini(&now);
+    if (next) { c->kafka.ConfigResource_destroy(next); }
+    topic_configs_fini(c, &now);
     if (!code) { printf("altered the configurations of %s\n", name); }
     return code;
 }
@@ -182,7 +182,7 @@ static int alter_all(struct client *c, const char *name, const struct alter_opti
     const struct rd_kafka_metadata *m = NULL;
     int code = client_metadata(c, name, &m);
     if (code) { return code; }
-    rd_kafka_metadata_destroy(m);
+    c->kafka.metadata_destroy(m);
     if (o->configs.count || o->deleted.count) { code = alter_configs(c, name, o); }
     if (!code && o->partitions > 0) { code = alter_partitions(c, name, o->partitions); }
     return code;

@@ -117,16 +117,16 @@ int topic_list(int argc, char **argv)
     code = topic_open(&c, list_usage.command, &o.client);
     if (!code) { code = client_metadata(&c, NULL, &m); }
     if (!code) { code = list_print(m, &o); }
-    if (m) { rd_kafka_metadata_destroy(m); }
+    if (m) { c.kafka.metadata_destroy(m); }
     client_close(&c);
     return code;
 }
 
 /* ---- configurations ---- */
 
-bool topic_config_is_override(const rd_kafka_ConfigEntry_t *entry)
+bool topic_config_is_override(const struct client *c, const rd_kafka_ConfigEntry_t *entry)
 {
-    return rd_kafka_ConfigEntry_source(entry) == RD_KAFKA_CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG;
+    return c->kafka.ConfigEntry_source(entry) == RD_KAFKA_CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG;
 }
 
 int topic_configs_fetch(struct client *c, const char **names, size_t count,
@@ -137,42 +137,43 @@ int topic_configs_fetch(struct client *c, const char **names, size_t count,
     rd_kafka_AdminOptions_t *admin = client_admin(c, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
     if (!asked || !admin) {
         mem_free((void *)asked);
-        if (admin) { rd_kafka_AdminOptions_destroy(admin); }
+        if (admin) { c->kafka.AdminOptions_destroy(admin); }
         return cli_no_memory(c->command);
     }
     for (size_t i = 0; i < count; i++) {
-        asked[i] = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, names[i]);
+        asked[i] = c->kafka.ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, names[i]);
     }
-    rd_kafka_DescribeConfigs(c->rk, asked, count, admin, c->queue);
-    rd_kafka_ConfigResource_destroy_array(asked, count);
+    c->kafka.DescribeConfigs(c->rk, asked, count, admin, c->queue);
+    c->kafka.ConfigResource_destroy_array(asked, count);
     mem_free((void *)asked);
-    rd_kafka_AdminOptions_destroy(admin);
+    c->kafka.AdminOptions_destroy(admin);
     out->event = client_await(c);
     if (!out->event) { return CLI_FAILED; }
-    out->resources = rd_kafka_DescribeConfigs_result_resources(
-        rd_kafka_event_DescribeConfigs_result(out->event), &out->count);
+    out->resources = c->kafka.DescribeConfigs_result_resources(
+        c->kafka.event_DescribeConfigs_result(out->event), &out->count);
     for (size_t i = 0; i < out->count; i++) {
-        rd_kafka_resp_err_t e = rd_kafka_ConfigResource_error(out->resources[i]);
+        rd_kafka_resp_err_t e = c->kafka.ConfigResource_error(out->resources[i]);
         if (!e) { continue; }
-        const char *text = rd_kafka_ConfigResource_error_string(out->resources[i]);
-        client_fail(c, "%s: %s", rd_kafka_ConfigResource_name(out->resources[i]),
-                    text && *text ? text : rd_kafka_err2str(e));
-        topic_configs_fini(out);
+        const char *text = c->kafka.ConfigResource_error_string(out->resources[i]);
+        client_fail(c, "%s: %s", c->kafka.ConfigResource_name(out->resources[i]),
+                    text && *text ? text : c->kafka.err2str(e));
+        topic_configs_fini(c, out);
         return CLI_FAILED;
     }
     return CLI_DONE;
 }
 
-void topic_configs_fini(struct topic_configs *t)
+void topic_configs_fini(const struct client *c, struct topic_configs *t)
 {
-    if (t->event) { rd_kafka_event_destroy(t->event); }
+    if (t->event) { c->kafka.event_destroy(t->event); }
     *t = (struct topic_configs){0};
 }
 
-static const rd_kafka_ConfigResource_t *configs_of(const struct topic_configs *t, const char *name)
+static const rd_kafka_ConfigResource_t *configs_of(const struct client *c,
+                                                   const struct topic_configs *t, const char *name)
 {
     for (size_t i = 0; i < t->count; i++) {
-        if (strcmp(rd_kafka_ConfigResource_name(t->resources[i]), name) == 0) {
+        if (strcmp(c->kafka.ConfigResource_name(t->resources[i]), name) == 0) {
             return t->resources[i];
         }
     }
@@ -221,6 +222,7 @@ static json_t *nodes_json(const int32_t *nodes, int count)
 
 /* One topic on its way to the output. */
 struct described {
+    const struct client *client;
     const struct rd_kafka_metadata_topic *topic;
     const rd_kafka_ConfigResource_t *configs;
     int64_t *earliest, *latest; /* a partition each; NULL: not asked */
@@ -228,14 +230,15 @@ struct described {
 
 static json_t *describe_configs_json(const struct described *d)
 {
+    const struct client *c = d->client;
     json_t *out = json_object();
     size_t count = 0;
     const rd_kafka_ConfigEntry_t **entries =
-        d->configs ? rd_kafka_ConfigResource_configs(d->configs, &count) : NULL;
+        d->configs ? c->kafka.ConfigResource_configs(d->configs, &count) : NULL;
     for (size_t i = 0; out && i < count; i++) {
-        if (!topic_config_is_override(entries[i])) { continue; }
-        const char *value = rd_kafka_ConfigEntry_value(entries[i]);
-        json_object_set_new(out, rd_kafka_ConfigEntry_name(entries[i]),
+        if (!topic_config_is_override(c, entries[i])) { continue; }
+        const char *value = c->kafka.ConfigEntry_value(entries[i]);
+        json_object_set_new(out, c->kafka.ConfigEntry_name(entries[i]),
                             value ? json_string(value) : json_null());
     }
     return out;
@@ -262,15 +265,16 @@ static json_t *describe_json(const struct described *d)
 
 static bool describe_print(const struct described *d)
 {
+    const struct client *c = d->client;
     printf("%s: %d partition%s, replication factor %d\n", d->topic->topic, d->topic->partition_cnt,
            d->topic->partition_cnt == 1 ? "" : "s", replicas_of(d->topic));
     size_t count = 0;
     const rd_kafka_ConfigEntry_t **entries =
-        d->configs ? rd_kafka_ConfigResource_configs(d->configs, &count) : NULL;
+        d->configs ? c->kafka.ConfigResource_configs(d->configs, &count) : NULL;
     for (size_t i = 0; i < count; i++) {
-        if (!topic_config_is_override(entries[i])) { continue; }
-        const char *value = rd_kafka_ConfigEntry_value(entries[i]);
-        printf("  %s=%s\n", rd_kafka_ConfigEntry_name(entries[i]), value ? value : "(hidden)");
+        if (!topic_config_is_override(c, entries[i])) { continue; }
+        const char *value = c->kafka.ConfigEntry_value(entries[i]);
+        printf("  %s=%s\n", c->kafka.ConfigEntry_name(entries[i]), value ? value : "(hidden)");
     }
     struct table table;
     char text[REPLICAS_TEXT_SIZE];
@@ -300,11 +304,11 @@ static int describe_offsets(struct client *c, struct described *d)
     for (size_t i = 0; i < count; i++) {
         int32_t partition = d->topic->partitions[i].id;
         rd_kafka_resp_err_t e =
-            rd_kafka_query_watermark_offsets(c->rk, d->topic->topic, partition, &d->earliest[i],
+            c->kafka.query_watermark_offsets(c->rk, d->topic->topic, partition, &d->earliest[i],
                                              &d->latest[i], (int)c->options->timeout_ms);
         if (e) {
             return client_fail(c, "offsets of %s-%" PRId32 ": %s", d->topic->topic, partition,
-                               rd_kafka_err2str(e));
+                               c->kafka.err2str(e));
         }
     }
     return CLI_DONE;
@@ -318,7 +322,8 @@ static int describe_topics(struct client *c, const struct rd_kafka_metadata_topi
     json_t *list = is_json(o) ? json_array() : NULL;
     int code = CLI_DONE;
     for (size_t i = 0; !code && i < count; i++) {
-        struct described d = {.topic = topics[i], .configs = configs_of(configs, topics[i]->topic)};
+        struct described d = {
+            .client = c, .topic = topics[i], .configs = configs_of(c, configs, topics[i]->topic)};
         if (is_named) { code = describe_offsets(c, &d); }
         if (!code && is_json(o)) {
             if (json_array_append_new(list, describe_json(&d))) {
@@ -351,7 +356,7 @@ static int describe_all(struct client *c, const struct rd_kafka_metadata *m,
     }
     if (!code && count) { code = topic_configs_fetch(c, names, count, &configs); }
     if (!code) { code = describe_topics(c, topics, count, &configs, o, is_named); }
-    topic_configs_fini(&configs);
+    topic_configs_fini(c, &configs);
     mem_free((void *)topics);
     mem_free((void *)names);
     return code;
@@ -369,7 +374,7 @@ int topic_describe(int argc, char **argv)
     code = topic_open(&c, describe_usage.command, &o.client);
     if (!code) { code = client_metadata(&c, name, &m); }
     if (!code) { code = describe_all(&c, m, &o, name != NULL); }
-    if (m) { rd_kafka_metadata_destroy(m); }
+    if (m) { c.kafka.metadata_destroy(m); }
     client_close(&c);
     return code;
 }

@@ -20,9 +20,9 @@ int topic_open(struct client *c, const char *command, const struct client_option
 /* The configurations of the topics, in the order of the names. CLI_DONE, or said. */
 int topic_configs_fetch(struct client *c, const char **names, size_t count,
                         struct topic_configs *out);
-void topic_configs_fini(struct topic_configs *t);
+void topic_configs_fini(const struct client *c, struct topic_configs *t);
 /* True when the topic itself has the value: neither the broker's nor the default. */
-bool topic_config_is_override(const rd_kafka_ConfigEntry_t *entry);
+bool topic_config_is_override(const struct client *c, const rd_kafka_ConfigEntry_t *entry);
 
 int topic_list(int argc, char **argv);
 int topic_describe(int argc, char **argv);

@@ -177,7 +177,7 @@ static enum err http_load(struct http *h)
     };
     sys_function *found[COUNT_OF(names)];
     _Static_assert(sizeof found == sizeof h->mhd, "one pointer each, in order");
-    enum err e = sys_library_load(h->options.sys, HTTP_LIBRARY, names, COUNT_OF(names), found);
+    enum err e = sys_library_load(HTTP_LIBRARY, names, COUNT_OF(names), found);
     if (e) {
         log_error(h->options.logger, HTTP_LOGGER, "http.listener needs " HTTP_LIBRARY ", which %s",
                   e == ERR_NOTFOUND ? "is not installed" : "is another version here");

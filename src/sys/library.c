@@ -1,5 +1,5 @@
-/* library.c - shared libraries that only some brokers need: loaded when they are asked for, since
- * what a library brings along would cost memory in all others.
+/* library.c - shared libraries that only some commands and some brokers need: loaded when they are
+ * asked for, since what a library brings along would cost time and memory in all others.
  *
  * Thread:     any.
  * Ownership:  a library that was loaded stays for the life of the process. */
@@ -8,10 +8,9 @@
 #include <dlfcn.h>
 #include <string.h>
 
-enum err sys_library_load(struct sys *sys, const char *name, const char *const *symbols,
-                          size_t count, sys_function **out)
+enum err sys_library_load(const char *name, const char *const *symbols, size_t count,
+                          sys_function **out)
 {
-    (void)sys;
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!library) { return ERR_NOTFOUND; }
     for (size_t i = 0; i < count; i++) {

@@ -52,6 +52,7 @@ enum sys_lock_rank {
     SYS_RANK_META = 10,
     SYS_RANK_REPLICAS = 20, /* replica manager's tables */
     SYS_RANK_PARTITION = 30,
+    SYS_RANK_LOG_FILES = 35,
     SYS_RANK_LOG = 40,
     SYS_RANK_PRODUCERS = 45,
     SYS_RANK_LOGDIR = 50,
@@ -294,8 +295,8 @@ size_t sys_poller_events(struct sys_poller *p, struct sys_poll_event *out, size_
 /* Production only, any, BLOCKS. Loads a shared library for the life of the process and finds
  * functions in it by name. ERR_NOTFOUND: it is not installed. ERR_UNSUPPORTED: it lacks one. */
 typedef void sys_function(void);
-NODISCARD enum err sys_library_load(struct sys *sys, const char *name, const char *const *symbols,
-                                    size_t count, sys_function **out);
+NODISCARD enum err sys_library_load(const char *name, const char *const *symbols, size_t count,
+                                    sys_function **out);
 /* A logger that writes to standard output, one write a line. Freed with sys_destroy. */
 struct logger *sys_logger(struct sys *sys);
 uint64_t sys_descriptors_max(struct sys *sys); /* raises the soft limit to the hard one first */

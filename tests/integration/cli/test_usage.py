@@ -61,6 +61,43 @@ class Help(unittest.TestCase):
         self.assertIn(version["version"], done.out)
 
 
+class Library(unittest.TestCase):
+    """librdkafka is there for the client commands alone."""
+
+    def linked(self):
+        return subprocess.run([PROGRAM], env={**os.environ, "LD_TRACE_LOADED_OBJECTS": "1"},
+                              capture_output=True, text=True, timeout=20, check=True).stdout
+
+    def test_the_program_does_not_link_it(self):
+        self.assertIn("libjansson", self.linked())
+        self.assertNotIn("librdkafka", self.linked())
+
+    def with_library(self, target, *arguments):
+        with tempfile.TemporaryDirectory() as libraries:
+            os.symlink(target, f"{libraries}/librdkafka.so.1")
+            return subprocess.run([PROGRAM, *arguments], env={**os.environ, "LD_LIBRARY_PATH": libraries},
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20,
+                                  check=False)
+
+    def test_a_missing_one_is_named_with_its_package(self):
+        for arguments in (("produce", "t"), ("consume", "t"), ("topic", "list")):
+            done = self.with_library("/dev/null", *arguments)
+            self.assertEqual(1, done.returncode, done)
+            self.assertIn("needs librdkafka.so.1, which is not installed (Debian: librdkafka1)\n", done.stderr)
+            self.assertTrue(done.stderr.startswith(f"barnabas {arguments[0]}"), done)
+            self.assertEqual("", done.stdout)
+
+    def test_one_without_the_functions_is_refused(self):
+        other = re.search(r"libjansson\S* => (\S+)", self.linked()).group(1)
+        done = self.with_library(other, "topic", "list")
+        self.assertEqual(1, done.returncode, done)
+        self.assertIn("librdkafka.so.1, which is too old here", done.stderr)
+
+    def test_other_commands_do_without(self):
+        for arguments in (("version",), ("--help",), ("produce", "--help")):
+            self.assertEqual(0, self.with_library("/dev/null", *arguments).returncode)
+
+
 class Misuse(unittest.TestCase):
     def refused(self, *arguments):
         done = barnabas(*arguments)
