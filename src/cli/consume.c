@@ -244,6 +244,7 @@ static void read_all(struct consume *c)
         c->client.kafka.poll(c->client.rk, 0);
         if (got > 0 && !take_batch(c, batch, (size_t)got)) { return; }
         if (got < CONSUME_BATCH) { fflush(stdout); }
+        if (ferror(stdout)) { return; } /* main says so */
         progress_show(&c->progress, c->count, c->count);
         if (signals_take()) {
             /* Ctrl-C is how following ends; but who named an end did not reach it. */

@@ -3,9 +3,11 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 struct version_options {
     const char *format;
@@ -73,17 +75,28 @@ static void usage(FILE *out)
         out);
 }
 
-/* Runs the command; output that could not be written (a full disk) is a failure too. */
-static int run(const struct command *command, int argc, char **argv)
+/* Output that could not be written (a full disk, a closed stream) is a failure too. */
+static int finish(const char *name, int code)
 {
-    int code = command->run(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout)) { return code; }
-    fprintf(stderr, "barnabas %s: standard output could not be written\n", command->name);
+    fprintf(stderr, "barnabas %s: standard output could not be written\n", name);
     return code ? code : CLI_FAILED;
+}
+
+/* A stream that the caller closed would give its number to the next file, and what is printed would
+ * go there: into a log's segment. Opened the other way round it fails, as a closed one does. */
+static bool hold_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        int mode = fd == STDOUT_FILENO ? O_RDONLY : O_WRONLY;
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", mode) != fd) { return false; }
+    }
+    return true;
 }
 
 int main(int argc, char **argv)
 {
+    if (!hold_streams()) { return CLI_FAILED; }
     if (argc < 2) {
         usage(stderr);
         return CLI_MISUSED;
@@ -91,11 +104,13 @@ int main(int argc, char **argv)
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         usage(stdout);
-        return CLI_DONE;
+        return finish("help", CLI_DONE);
     }
     if (strcmp(name, "--version") == 0) { name = "version"; }
     for (size_t i = 0; i < COUNT_OF(commands); i++) {
-        if (strcmp(name, commands[i].name) == 0) { return run(&commands[i], argc - 2, argv + 2); }
+        if (strcmp(name, commands[i].name) == 0) {
+            return finish(name, commands[i].run(argc - 2, argv + 2));
+        }
     }
     fprintf(stderr, "barnabas: unknown command '%s'; expected one of:\n", name);
     for (size_t i = 0; i < COUNT_OF(commands); i++) {

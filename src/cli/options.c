@@ -218,5 +218,10 @@ bool options_parse(const struct usage *usage, int argc, char **argv, void *into,
         options_refuse(usage, "unexpected argument '%s'", argv[usage->operands_max]);
         return false;
     }
+    for (size_t i = 0; i < count; i++) {
+        if (*argv[i]) { continue; }
+        options_refuse(usage, "expected %s, got an empty one", usage->operands);
+        return false;
+    }
     return true;
 }

@@ -2,8 +2,10 @@
 
 import os
 import re
+import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 from cli import PROGRAM, ROOT, barnabas
@@ -59,6 +61,51 @@ class Help(unittest.TestCase):
         self.assertEqual(done.out, barnabas("--version").out)
         version = barnabas("version", "--format", "json").json()
         self.assertIn(version["version"], done.out)
+
+
+class Output(unittest.TestCase):
+    """What could not be printed makes the command fail."""
+
+    def run_with(self, stdout, *arguments):
+        return subprocess.run([PROGRAM, *arguments], stdin=subprocess.DEVNULL, stdout=stdout,
+                              stderr=subprocess.PIPE, text=True, timeout=20, check=False)
+
+    def test_a_full_device_and_a_closed_pipe(self):
+        for command in [("--help",), ("help",), ("-h",), ("topic", "--help"), ("version", "--format", "json"),
+                        *((*command, "--help") for command in COMMANDS), ("version",)]:
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                done = self.run_with(full, *command)
+            self.assertEqual(1, done.returncode, command)
+            self.assertIn("standard output could not be written", done.stderr)
+            reading, writing = os.pipe()
+            os.close(reading)
+            done = self.run_with(writing, *command)
+            os.close(writing)
+            self.assertEqual(-signal.SIGPIPE, done.returncode, command)
+
+    def test_closed_streams(self):
+        def shell(line):
+            return subprocess.run(["sh", "-c", line, PROGRAM], capture_output=True, text=True, timeout=20,
+                                  check=False)
+        done = shell('"$0" --help >&-')
+        self.assertEqual(1, done.returncode)
+        self.assertIn("standard output could not be written", done.stderr)
+        self.assertEqual(2, shell('"$0" nonsense >&- 2>&- <&-').returncode)
+
+    def test_a_broker_without_output_writes_its_lines_nowhere(self):
+        with tempfile.TemporaryDirectory() as data:
+            command = [PROGRAM, "serve", "--override", f"log.dirs={data}",
+                       "--override", "listeners=PLAINTEXT://127.0.0.1:0"]
+            with subprocess.Popen(["sh", "-c", 'exec "$@" >&-', "sh", *command]) as process:
+                while not os.path.exists(f"{data}/__cluster_metadata-0/00000000000000000000.log"):
+                    self.assertIsNone(process.poll())
+                    time.sleep(0.01)
+                process.terminate()
+                self.assertEqual(0, process.wait(30))
+            for path, _, names in os.walk(data):
+                for name in names:
+                    with open(os.path.join(path, name), "rb") as file:
+                        self.assertNotIn(b" INFO ", file.read(), name)
 
 
 class Library(unittest.TestCase):
@@ -135,6 +182,9 @@ class Misuse(unittest.TestCase):
         self.assertIn("unexpected argument 'b'", self.refused("topic", "create", "a", "b"))
         self.assertIn("expected TOPIC", self.refused("consume"))
         self.assertIn("expected FILE|DIR...", self.refused("dump-log"))
+        for command in (("produce",), ("consume",), ("serve",), ("dump-log",), ("topic", "create"),
+                        ("topic", "describe"), ("topic", "alter"), ("topic", "delete", "a")):
+            self.assertIn("got an empty one", self.refused(*command, ""), command)
         self.assertIn("'a' is named twice", self.refused("topic", "delete", "a", "b", "a"))
         self.assertIn("expected --partitions, --config or --delete-config", self.refused("topic", "alter", "t"))
         self.assertIn("--from-beginning or --offset",
