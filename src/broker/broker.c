@@ -76,8 +76,6 @@ static const char *dir_reason(enum err e)
         return "the disk is full";
     case ERR_IO:
         return "the device failed or is read-only";
-    case ERR_MALFORMED:
-        return "expected lines version=1, node.id=N and cluster.id=ID";
     default:
         return err_name(e);
     }
@@ -104,6 +102,14 @@ static enum err broker_take_cluster_id(struct broker *b, char *message)
     for (size_t i = 0; i < b->dirs_count; i++) {
         enum err e = logdir_identity(b->options.sys, b->dirs[i], &found);
         if (e == ERR_NOTFOUND) { continue; }
+        if (e == ERR_MALFORMED) {
+            int n = snprintf(message, BROKER_MESSAGE_SIZE, "%.300s/meta.properties", b->dirs[i]);
+            if (found.line) {
+                n += snprintf(message + n, BROKER_MESSAGE_SIZE - (size_t)n, " line %d", found.line);
+            }
+            snprintf(message + n, BROKER_MESSAGE_SIZE - (size_t)n, ": expected %s", found.expected);
+            return e;
+        }
         if (e) {
             snprintf(message, BROKER_MESSAGE_SIZE, "%s/meta.properties cannot be read: %s",
                      b->dirs[i], dir_reason(e));

@@ -212,8 +212,12 @@ enum err properties_parse(struct slice text, const char *source, const struct lo
                       .message = message,
                       .buf = mem_alloc(text.size + 1)};
     message[0] = '\0';
-    if (text.size && memchr(text.at, 0, text.size)) {
-        snprintf(message, PROPERTIES_MESSAGE_SIZE, "%s: expected text, found a zero byte", source);
+    const uint8_t *zero = text.size ? memchr(text.at, 0, text.size) : NULL;
+    if (zero) {
+        struct slice line;
+        while (p.left.size && p.left.at <= zero && next_physical(&p, &line)) {}
+        snprintf(message, PROPERTIES_MESSAGE_SIZE, "%s line %d: expected text, found a zero byte",
+                 source, p.line_next);
         mem_free(p.buf);
         return ERR_INVALID;
     }

@@ -87,11 +87,13 @@ bool logdir_is_offline(const struct logdir *dir);
 const struct logdir_load_stats *logdir_load_stats(const struct logdir *dir);
 
 /* Reads cluster.id, node.id and directory.id of path/meta.properties before any directory is
- * opened; ERR_NOTFOUND when it is fresh. cluster_id is cut to the buffer. */
+ * opened; ERR_NOTFOUND when it is fresh. ERR_MALFORMED: 'expected' and 'line' say what is wrong. */
 struct logdir_identity {
     char cluster_id[64];
     int32_t node_id;
     struct uuid directory_id; /* zero when absent */
+    const char *expected; /* of ERR_MALFORMED, else NULL */
+    int line; /* in which; 0: in none */
 };
 NODISCARD enum err logdir_identity(struct sys *sys, const char *path, struct logdir_identity *out);
 

@@ -2,8 +2,8 @@
  *
  * Place:      log/, private but for logdir_identity().
  * Thread:     start-up.
- * Failure:    a file that names no cluster, or another version, is ERR_MALFORMED with nothing
- *             filled. */
+ * Failure:    a file that names no cluster, or another version, is ERR_MALFORMED: nothing is
+ *             filled but what was expected, and in which line. */
 #include "log/dir_int.h"
 
 #include <stdio.h>
@@ -39,33 +39,59 @@ static bool parse_i32(struct slice text, int32_t *out)
     return true;
 }
 
+/* False: out->expected says what should have stood at *at, or anywhere when that is NULL. */
+static bool parse_identity(struct slice text, struct logdir_identity *out, const uint8_t **at)
+{
+    int32_t version = -1;
+    struct slice cluster = property(text, "cluster.id");
+    struct slice node = property(text, "node.id");
+    if (slice_is_null(node)) { node = property(text, "broker.id"); } /* version 0 */
+    struct slice directory = property(text, "directory.id");
+    out->expected = "text, not a zero byte";
+    *at = text.size ? memchr(text.at, 0, text.size) : NULL;
+    if (*at) { return false; }
+    *at = property(text, "version").at;
+    out->expected = "version=0 or version=1";
+    if (!parse_i32(property(text, "version"), &version) || version < 0 || version > 1) {
+        return false;
+    }
+    *at = cluster.at;
+    out->expected = "cluster.id=ID, of 1 to 63 characters";
+    if (cluster.size == 0 || cluster.size >= sizeof out->cluster_id) { return false; }
+    *at = node.at;
+    out->expected = "node.id=N";
+    if (!parse_i32(node, &out->node_id)) { return false; }
+    *at = directory.at;
+    out->expected = "directory.id=ID, of 22 characters";
+    if (!slice_is_null(directory) && !uuid_parse(directory, &out->directory_id)) { return false; }
+    memcpy(out->cluster_id, cluster.at, cluster.size);
+    return true;
+}
+
 enum err logdir_identity(struct sys *sys, const char *path, struct logdir_identity *out)
 {
     *out = (struct logdir_identity){.node_id = -1};
     char file[LOG_PATH_SIZE];
     int n = snprintf(file, sizeof file, "%s/meta.properties", path);
     if (n < 0 || (size_t)n >= sizeof file) { return ERR_LIMIT; }
-    uint8_t *at = NULL;
+    uint8_t *bytes = NULL;
     size_t size = 0;
-    enum err e = smallfile_read(sys, file, &at, &size);
+    enum err e = smallfile_read(sys, file, &bytes, &size);
     if (e) { return e; }
-    struct slice text = slice_of(at, size);
-    int32_t version = -1;
-    struct slice cluster = property(text, "cluster.id");
-    struct slice node = property(text, "node.id");
-    if (slice_is_null(node)) { node = property(text, "broker.id"); } /* version 0 */
-    struct slice directory = property(text, "directory.id");
-    bool ok = parse_i32(property(text, "version"), &version) && (version == 0 || version == 1) &&
-              cluster.size > 0 && cluster.size < sizeof out->cluster_id &&
-              parse_i32(node, &out->node_id);
-    if (ok && !slice_is_null(directory)) { ok = uuid_parse(directory, &out->directory_id); }
-    if (ok) {
-        memcpy(out->cluster_id, cluster.at, cluster.size);
+    const uint8_t *at = NULL;
+    struct logdir_identity found = {.node_id = -1};
+    if (parse_identity(slice_of(bytes, size), &found, &at)) {
+        *out = found;
+        out->expected = NULL;
     } else {
-        *out = (struct logdir_identity){.node_id = -1};
+        e = ERR_MALFORMED;
+        out->expected = found.expected;
+        for (const uint8_t *p = bytes; at && p <= at; p++) {
+            out->line += p == bytes || p[-1] == '\n';
+        }
     }
-    mem_free(at);
-    return ok ? ERR_OK : ERR_MALFORMED;
+    mem_free(bytes);
+    return e;
 }
 
 enum err identity_write(struct sys *sys, const char *path, const struct logdir_identity *id)

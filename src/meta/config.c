@@ -241,6 +241,12 @@ enum err config_check(const struct config_def *def, struct slice value,
                  CONFIG_VALUE_SIZE_MAX);
         return ERR_INVALID;
     }
+    if (value.size && memchr(value.at, 0, value.size)) { /* as text it would end there */
+        snprintf(message, CONFIG_MESSAGE_SIZE,
+                 "Invalid value %s for configuration %s: a zero character is no part of a value",
+                 slice_print(value, text, sizeof text), def->name);
+        return ERR_INVALID;
+    }
     switch (def->type) {
     case CONFIG_BOOLEAN:
         if (is_word(slice_trim(value), "true") || is_word(slice_trim(value), "false")) {

@@ -1,4 +1,5 @@
 /* broker_test.c - a broker starts, keeps its identity, stops, and says why it does not start. */
+#include "base/check.h"
 #include "base/mem.h"
 #include "broker/broker.h"
 #include "broker/purg_env.h"
@@ -190,6 +191,37 @@ static void test_a_new_directory_joins_the_cluster_of_the_others(void **state)
     assert_false(uuid_eq(first.directory_id, second.directory_id));
 }
 
+static void test_a_damaged_identity_is_said_with_its_line(void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"version=1\\ncluster.id=abc\\0def\\nnode.id=1\\n",
+         " line 2: expected text, not a zero byte"},
+        {"\\0", " line 1: expected text, not a zero byte"},
+        {"#\\n\\nversion=2\\ncluster.id=a\\nnode.id=1\\n",
+         " line 3: expected version=0 or version=1"},
+        {"cluster.id=a\\nnode.id=1\\n", "meta.properties: expected version=0 or version=1"},
+        {"version=1\\ncluster.id=\\nnode.id=1\\n", " line 2: expected cluster.id=ID"},
+        {"version=1\\nnode.id=1\\n", "meta.properties: expected cluster.id=ID"},
+        {"version=1\\ncluster.id=a\\nnode.id=x\\n", " line 3: expected node.id=N"},
+        {"version=1\\ncluster.id=a\\n", "meta.properties: expected node.id=N"},
+        {"directory.id=x\\nversion=1\\ncluster.id=a\\nnode.id=1\\n",
+         " line 1: expected directory.id"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char command[700];
+        snprintf(command, sizeof command,
+                 "mkdir -p '%s/data'; printf '%s' >'%s/data/meta.properties'", f->root,
+                 cases[i].text, f->root);
+        assert_int_equal(system(command), 0);
+        refuse(f, cases[i].says);
+    }
+    snprintf(f->message, sizeof f->message, "%s/data/__cluster_metadata-0", f->root);
+    assert_int_equal(access(f->message, F_OK), -1); /* nothing was done there */
+}
+
 static void test_wrong_settings_are_said(void **state)
 {
     struct fixture *f = *state;
@@ -332,6 +364,7 @@ int main(void)
         CASE(test_the_older_name_of_the_node_id_counts_alone_or_alike),
         CASE(test_directories_of_two_clusters_are_refused),
         CASE(test_a_new_directory_joins_the_cluster_of_the_others),
+        CASE(test_a_damaged_identity_is_said_with_its_line),
         CASE(test_wrong_settings_are_said),
         CASE(test_values_that_were_changed_while_running_hold_after_a_restart),
         CASE(test_delayed_operations_run_on_the_clock_of_sys),
