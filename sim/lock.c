@@ -43,16 +43,29 @@ void sys_mutex_fini(struct sys_mutex *m)
     memset(m, 0, sizeof *m);
 }
 
+static void sim_rank_take(struct sim_fiber *f, unsigned rank)
+{
+    if (!f) { return; }
+    for (unsigned i = 0; i < f->held_count; i++) {
+        CHECKF(f->held[i] < rank, "rank %u is held, %u is taken", f->held[i], rank);
+    }
+    CHECK(f->held_count < SIM_HELD_MAX);
+    f->held[f->held_count++] = rank;
+}
+
+static void sim_rank_give(struct sim_fiber *f, unsigned rank)
+{
+    for (unsigned i = 0; f && i < f->held_count; i++) {
+        if (f->held[i] == rank) { f->held[i] = f->held[--f->held_count]; }
+    }
+}
+
 NO_THREAD_SAFETY void sys_mutex_lock(struct sys_mutex *m)
 {
     sim_preempt();
     struct sim_fiber *f = sim_world->fiber;
     struct sim_mutex *inner = sim_mutex_inner(m);
-    for (unsigned i = 0; f && i < f->held_count; i++) {
-        CHECKF(f->held[i] != m, "a lock of rank %u is taken twice", m->rank);
-        CHECKF(f->held[i]->rank < m->rank, "rank %u is held, %u is taken", f->held[i]->rank,
-               m->rank);
-    }
+    sim_rank_take(f, m->rank);
     while (inner->is_held) {
         CHECK(f);
         sim_world->counts.lock_waits++;
@@ -61,10 +74,6 @@ NO_THREAD_SAFETY void sys_mutex_lock(struct sys_mutex *m)
     }
     inner->is_held = true;
     inner->holder = f;
-    if (f) {
-        CHECK(f->held_count < SIM_HELD_MAX);
-        f->held[f->held_count++] = m;
-    }
 }
 
 NO_THREAD_SAFETY void sys_mutex_unlock(struct sys_mutex *m)
@@ -75,10 +84,33 @@ NO_THREAD_SAFETY void sys_mutex_unlock(struct sys_mutex *m)
            m->rank);
     inner->is_held = false;
     inner->holder = NULL;
-    for (unsigned i = 0; f && i < f->held_count; i++) {
-        if (f->held[i] == m) { f->held[i] = f->held[--f->held_count]; }
-    }
+    sim_rank_give(f, m->rank);
     sim_preempt();
+}
+
+void sys_word_wait(_Atomic(uint32_t) *word, uint32_t value)
+{
+    struct sim_fiber *f = sim_world->fiber;
+    CHECK(f);
+    sim_world->counts.lock_waits++;
+    f->word = word;
+    f->word_value = value;
+    sim_fiber_wait(SIM_AWAITING);
+}
+
+void sys_word_wake(_Atomic(uint32_t) *word)
+{
+    (void)word; /* who waits looks at the word */
+}
+
+void sys_word_note(enum sys_lock_rank rank, bool is_taken)
+{
+    if (is_taken) {
+        sim_preempt();
+        sim_rank_take(sim_world->fiber, rank);
+    } else {
+        sim_rank_give(sim_world->fiber, rank);
+    }
 }
 
 bool sys_wait_flag(struct sys *sys, _Atomic int *flag, uint64_t deadline_ns)

@@ -27,6 +27,7 @@ enum sim_wait {
     SIM_ASLEEP, /* a task between steps: until notified, until_ns, or its poller has events */
     SIM_TIMED, /* a call of the disk: until until_ns */
     SIM_LOCKED, /* until *lock is free */
+    SIM_AWAITING, /* until *word is not word_value */
     SIM_FLAGGED, /* until *flag or until_ns */
     SIM_JOINING, /* until the other fiber has ended */
     SIM_ENDED,
@@ -46,7 +47,9 @@ struct sim_fiber {
     struct sys_mutex *lock;
     _Atomic int *flag;
     const struct sim_fiber *other;
-    const struct sys_mutex *held[SIM_HELD_MAX];
+    _Atomic(uint32_t) *word;
+    uint32_t word_value;
+    unsigned held[SIM_HELD_MAX]; /* ranks of the locks it has; they rise, so each names one */
     unsigned held_count;
     /* sim_boot, sim_call */
     void (*call)(struct sys *sys, void *ctx);

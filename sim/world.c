@@ -235,6 +235,8 @@ static bool sim_fiber_is_ready(const struct sim_fiber *f)
         return is_due;
     case SIM_LOCKED:
         return !sim_mutex_is_held(f->lock);
+    case SIM_AWAITING:
+        return atomic_load(f->word) != f->word_value;
     case SIM_FLAGGED:
         return is_due || atomic_load(f->flag) != 0;
     case SIM_JOINING:

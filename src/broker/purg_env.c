@@ -4,37 +4,27 @@
 #include "base/check.h"
 #include "base/mem.h"
 
-_Static_assert(sizeof(struct sys_mutex) <= PURG_MUTEX_SIZE, "the library's room holds our lock");
-
-static struct sys_mutex *mutex_of(struct purg_mutex *mutex)
-{
-    return (struct sys_mutex *)(void *)mutex->storage;
-}
-
-static bool env_mutex_init(void *ctx, struct purg_mutex *mutex)
+static void env_word_wait(void *ctx, _Atomic(uint32_t) *word, uint32_t value)
 {
     (void)ctx;
-    sys_mutex_init(mutex_of(mutex), SYS_RANK_PURGATORY);
-    return true;
+    sys_word_wait(word, value);
 }
 
-static void env_mutex_fini(void *ctx, struct purg_mutex *mutex)
+static void env_word_wake(void *ctx, _Atomic(uint32_t) *word)
 {
     (void)ctx;
-    sys_mutex_fini(mutex_of(mutex));
+    sys_word_wake(word);
 }
 
-static void env_mutex_lock(void *ctx, struct purg_mutex *mutex) NO_THREAD_SAFETY
+#ifdef BARNABAS_DEBUG
+static void env_lock_note(void *ctx, bool is_taken)
 {
     (void)ctx;
-    sys_mutex_lock(mutex_of(mutex));
+    sys_word_note(SYS_RANK_PURGATORY, is_taken);
 }
-
-static void env_mutex_unlock(void *ctx, struct purg_mutex *mutex) NO_THREAD_SAFETY
-{
-    (void)ctx;
-    sys_mutex_unlock(mutex_of(mutex));
-}
+#else
+#define env_lock_note NULL /* ranks are verified in debug builds */
+#endif
 
 static uint64_t env_now_ns(void *ctx)
 {
@@ -73,10 +63,9 @@ static void env_misuse(void *ctx, const char *what)
 struct purg_env broker_purg_env(struct sys *sys)
 {
     return (struct purg_env){.ctx = sys,
-                             .mutex_init = env_mutex_init,
-                             .mutex_fini = env_mutex_fini,
-                             .mutex_lock = env_mutex_lock,
-                             .mutex_unlock = env_mutex_unlock,
+                             .word_wait = env_word_wait,
+                             .word_wake = env_word_wake,
+                             .lock_note = env_lock_note,
                              .now_ns = env_now_ns,
                              .alloc = env_alloc,
                              .free = env_free,

@@ -19,26 +19,20 @@
 /* A deadline that never comes. */
 #define PURG_NEVER UINT64_MAX
 
-/* Room for one lock, inside the library's own structures. A bigger lock stores a pointer here. */
-#ifdef __aarch64__
-#define PURG_MUTEX_SIZE 48
-#else
-#define PURG_MUTEX_SIZE 40
-#endif
-struct purg_mutex {
-    _Alignas(8) unsigned char storage[PURG_MUTEX_SIZE];
-};
-
 struct purg_env {
     void *ctx; /* first argument of every function below */
 
-    /* A short, non-recursive lock. init answers false when there is no room. The library never
-     * holds two locks at once, and under one it calls nothing of the user but alloc and free (to
-     * grow a table) and the hash of keys; these must not call the library. */
-    bool (*mutex_init)(void *ctx, struct purg_mutex *mutex);
-    void (*mutex_fini)(void *ctx, struct purg_mutex *mutex);
-    void (*mutex_lock)(void *ctx, struct purg_mutex *mutex);
-    void (*mutex_unlock)(void *ctx, struct purg_mutex *mutex);
+    /* The library's locks are words of its own, each held for some tens of nanoseconds, and it never
+     * holds two at once. Only a thread that finds one taken, after a short spin, comes here: word_wait
+     * sleeps while *word is 'value' and may return early; word_wake wakes one who sleeps on the
+     * word, if there is one. A futex, or a parking place of the simulator's. */
+    void (*word_wait)(void *ctx, _Atomic(uint32_t) *word, uint32_t value);
+    void (*word_wake)(void *ctx, _Atomic(uint32_t) *word);
+
+    /* May be NULL. Told before a lock is taken (true) and before it is given back (false), for
+     * checks of order. Under a lock the library calls nothing of the user but this, alloc and free
+     * (to grow a table) and the hash of keys; these must not call the library. */
+    void (*lock_note)(void *ctx, bool is_taken);
 
     /* Monotonic time. Only the reaper (reaper.h) reads it; all else takes 'now' as an argument. */
     uint64_t (*now_ns)(void *ctx);
@@ -52,7 +46,8 @@ struct purg_env {
     void (*misuse)(void *ctx, const char *what);
 };
 
-/* The table for programs with POSIX threads: adaptive mutexes, CLOCK_MONOTONIC, malloc, stderr. */
+/* The table for programs with POSIX threads: futexes (where there are none, yielding), CLOCK_MONOTONIC,
+ * malloc, stderr. */
 PURG_API struct purg_env purg_env_pthread(void);
 
 #endif

@@ -51,8 +51,8 @@
 
 #define NODES_AHEAD 4u /* fetched before a try */
 
-_Static_assert(sizeof(struct purg_watch_node) == PURG_CACHE_LINE, "a node is one cache line");
-_Static_assert(sizeof(struct purg_op) <= 2 * PURG_CACHE_LINE, "an operation is two cache lines");
+_Static_assert(sizeof(struct purg_op) <= 96 && sizeof(struct purg_watch_node) <= 48,
+               "an operation with one key lies in two cache lines and a little");
 _Static_assert(PURG_SHUTDOWN <= REASON_MASK >> REASON_SHIFT, "a reason fits its bits");
 
 static uint32_t state_load(const struct purg_op *op)
@@ -102,7 +102,17 @@ static void op_on_due(struct purg_timer *timer, uint64_t now_ns)
 
 void purg_op_init(struct purg_op *op, const struct purg_op_type *type, struct purg_owner *owner)
 {
-    *op = (struct purg_op){.type = type, .owner = owner, .timer = {.on_due = op_on_due}};
+    /* One by one: clearing all of it first costs more than the rest of parking's own work. */
+    op->type = type;
+    op->owner = owner;
+    op->purgatory = NULL;
+    op->nodes = NULL;
+    op->nodes_count = 0;
+    atomic_store_explicit(&op->state, 0, memory_order_relaxed);
+    op->queue_next = NULL;
+    op->timer.link.next = NULL;
+    op->timer.on_due = op_on_due;
+    op->is_counted = false;
 }
 
 bool purg_op_is_timer(const struct purg_timer *timer)
@@ -195,21 +205,19 @@ static enum verdict try_until_settled(struct purg_op *op, uint32_t drop)
     }
 }
 
-/* What unlinking will touch first. */
-static void nodes_prefetch(const struct purg_op *op)
+/* What ending it will touch first. */
+static void op_prefetch(const struct purg_op *op)
 {
+    uintptr_t nodes = (uintptr_t)op->nodes;
     for (uint32_t i = 0; i < op->nodes_count && i < NODES_AHEAD; i++) {
-        __builtin_prefetch(&op->nodes[i].next, 1);
+        __builtin_prefetch((const void *)(nodes + i * sizeof *op->nodes), 1);
     }
+    __builtin_prefetch(&op->timer, 1);
 }
 
 bool purg_op_check(struct purg_op *op, struct purg_owner *self)
 {
-    nodes_prefetch(op);
-    if (self == op->owner) { /* else the timer is another thread's */
-        __builtin_prefetch(op->timer.link.next, 1);
-        __builtin_prefetch(op->timer.link.prev, 1);
-    }
+    op_prefetch(op);
     enum verdict verdict = try_until_settled(op, REF);
     if (verdict == VERDICT_WAITS) { return false; /* no reference any more */ }
     if (verdict == VERDICT_WON) { purg_unlink_all(op); } /* [OP-5] */
@@ -259,7 +267,7 @@ bool purg_op_cancel(struct purg_op *op, struct purg_owner *self, enum purg_reaso
         purg_misuse(purg_owner_env(op->owner), "purg_op_cancel: not a reason for a cancel");
     }
     if (!purg_op_is_parked(op)) { return false; }
-    nodes_prefetch(op);
+    op_prefetch(op);
     purg_refuse_locked(op->purgatory, "purg_op_cancel: called under a shard's lock");
     bool is_parking;
     if (!purg_op_begin_end(op, reason, &is_parking)) { return false; }

@@ -49,19 +49,17 @@ struct purg_op_type {
     void (*on_complete)(struct purg_op *op, enum purg_reason reason);
 };
 
-/* One watch of one key: 24 + 40 bytes, a cache line. Embedded by purgatory.h's users. */
 struct purg_key {
     uint64_t hi, lo, sub; /* such as a 128-bit topic id, and partition with kind */
 };
 
-/* Memory for one (operation, key) pair, given by the caller, best beside the operation. Fields
- * are the purgatory's, guarded by the lock of the key's shard. */
+/* Memory for one (operation, key) pair, given by the caller, best right behind the operation: 48
+ * bytes. Fields are the purgatory's, guarded by the lock of the key's shard. */
 struct purg_watch_node {
-    struct purg_key key;
-    struct purg_watch_node *next, *prev; /* ring of one key; next is NULL when unlinked */
-    struct purg_watch_node *chain_next; /* of the ring's head: next key of the bucket */
-    struct purg_watch_node **chain_at; /* of the ring's head: what points at it */
+    uintptr_t next; /* of the key's ring, with flags (shard_int.h); 0 when not linked */
+    struct purg_watch_node *prev;
     struct purg_op *op; /* NULL: a walker's marker */
+    struct purg_key key;
 };
 
 /* At most two cache lines. Fields are the library's. */

@@ -11,6 +11,7 @@
  * reference, so it cannot be posted again before the owner has taken it. Completed elsewhere:
  * posted by who dropped the last reference, once [OWN-1]. The number of references tells which. */
 #include "purgatory/purg_int.h"
+#include "purgatory/wheel_int.h"
 
 #define ASLEEP ((uintptr_t)1)
 #ifdef PURG_MUTANT_RACE /* planted bug: what was written before a post is not published by it */
@@ -89,7 +90,9 @@ void purg_owner_post(struct purg_owner *owner, struct purg_op *op)
 
 void purg_owner_ready(struct purg_owner *owner, struct purg_op *op)
 {
-    purg_timer_remove(&owner->wheel, &op->timer);
+    /* The timer stays in the wheel until on_complete is next: then its neighbours are at hand. If
+     * it comes due before, it finds the operation ended. */
+    if (purg_timer_is_added(&op->timer)) { purg_timer_prefetch(&op->timer); }
     if (!op->is_counted) { /* ended before its timer started */
         op->is_counted = true;
         owner->ops_count++;
@@ -155,6 +158,7 @@ static size_t ready_run(struct purg_owner *owner, size_t max)
         if (!owner->ready_head) { owner->ready_tail = NULL; }
         owner->ops_count--;
         op->is_counted = false;
+        purg_timer_remove(&owner->wheel, &op->timer);
         count++;
         op->type->on_complete(op, purg_op_reason(op)); /* may free it */
     }

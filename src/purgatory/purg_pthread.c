@@ -2,59 +2,41 @@
  *
  * Place:      the library's edge: with reaper.c the only file that needs more than libc and C11.
  * Thread:     any.
- * Failure:    allocation answers NULL; a lock that fails is a broken program and ends it. */
-#include <pthread.h>
+ * Failure:    allocation answers NULL. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#ifdef __linux__
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#else
+#include <sched.h>
+#endif
 
 #include "purgatory/purg_int.h"
 
-_Static_assert(sizeof(pthread_mutex_t) <= sizeof(struct purg_mutex), "a mutex fits its room");
-
-static pthread_mutex_t *mutex_of(struct purg_mutex *mutex)
-{
-    return (pthread_mutex_t *)(void *)mutex->storage;
-}
-
-/* The kinds of a lock's failure here are all bugs: unlock by a stranger, use after fini. */
-static void must(int error)
-{
-    if (error != 0) {
-        fputs("libpurgatory: a mutex failed\n", stderr);
-        abort();
-    }
-}
-
-static bool pthread_env_mutex_init(void *ctx, struct purg_mutex *mutex)
+static void pthread_env_word_wait(void *ctx, _Atomic(uint32_t) *word, uint32_t value)
 {
     (void)ctx;
-    pthread_mutexattr_t attr;
-    if (pthread_mutexattr_init(&attr) != 0) { return false; }
-#ifdef __GLIBC__ /* short critical sections: spin a little before sleeping */
-    must(pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP));
+#ifdef __linux__
+    /* However it returns, the caller looks at the word again. */
+    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+#else
+    (void)word;
+    (void)value;
+    (void)sched_yield();
 #endif
-    int error = pthread_mutex_init(mutex_of(mutex), &attr);
-    must(pthread_mutexattr_destroy(&attr));
-    return error == 0;
 }
 
-static void pthread_env_mutex_fini(void *ctx, struct purg_mutex *mutex)
+static void pthread_env_word_wake(void *ctx, _Atomic(uint32_t) *word)
 {
     (void)ctx;
-    must(pthread_mutex_destroy(mutex_of(mutex)));
-}
-
-static void pthread_env_mutex_lock(void *ctx, struct purg_mutex *mutex)
-{
-    (void)ctx;
-    must(pthread_mutex_lock(mutex_of(mutex)));
-}
-
-static void pthread_env_mutex_unlock(void *ctx, struct purg_mutex *mutex)
-{
-    (void)ctx;
-    must(pthread_mutex_unlock(mutex_of(mutex)));
+#ifdef __linux__
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+#else
+    (void)word;
+#endif
 }
 
 static uint64_t pthread_env_now_ns(void *ctx)
@@ -91,10 +73,8 @@ static void pthread_env_misuse(void *ctx, const char *what)
 struct purg_env purg_env_pthread(void)
 {
     return (struct purg_env){
-        .mutex_init = pthread_env_mutex_init,
-        .mutex_fini = pthread_env_mutex_fini,
-        .mutex_lock = pthread_env_mutex_lock,
-        .mutex_unlock = pthread_env_mutex_unlock,
+        .word_wait = pthread_env_word_wait,
+        .word_wake = pthread_env_word_wake,
         .now_ns = pthread_env_now_ns,
         .alloc = pthread_env_alloc,
         .free = pthread_env_free,

@@ -54,43 +54,42 @@ static void sys_mutex_wait(_Atomic(int) *word)
 
 #ifdef BARNABAS_DEBUG
 #define SYS_HELD_MAX 16
-static _Thread_local const struct sys_mutex *sys_held[SYS_HELD_MAX];
+/* Since ranks rise, a rank names the lock. */
+static _Thread_local unsigned sys_held[SYS_HELD_MAX];
 static _Thread_local unsigned sys_held_count;
 
-static void sys_mutex_note_lock(const struct sys_mutex *m)
+static void sys_rank_take(unsigned rank)
 {
     for (unsigned i = 0; i < sys_held_count; i++) {
-        CHECKF(sys_held[i]->rank < m->rank, "[SYS-1] rank %u is held, %u is taken",
-               sys_held[i]->rank, m->rank);
+        CHECKF(sys_held[i] < rank, "[SYS-1] rank %u is held, %u is taken", sys_held[i], rank);
     }
     CHECK(sys_held_count < SYS_HELD_MAX);
-    sys_held[sys_held_count++] = m;
+    sys_held[sys_held_count++] = rank;
 }
 
-static void sys_mutex_note_unlock(const struct sys_mutex *m)
+static void sys_rank_give(unsigned rank)
 {
     unsigned i = 0;
-    while (i < sys_held_count && sys_held[i] != m) {
+    while (i < sys_held_count && sys_held[i] != rank) {
         i++;
     }
-    CHECKF(i < sys_held_count, "a lock of rank %u is given back that is not held", m->rank);
+    CHECKF(i < sys_held_count, "a lock of rank %u is given back that is not held", rank);
     sys_held[i] = sys_held[--sys_held_count];
 }
 
 void sys_mutex_check_none_held(void)
 {
-    CHECKF(sys_held_count == 0, "[SYS-2] a lock of rank %u is held after a step",
-           sys_held[0]->rank);
+    CHECKF(sys_held_count == 0, "[SYS-2] a lock of rank %u is held after a step", sys_held[0]);
 }
 #else
-static void sys_mutex_note_lock(const struct sys_mutex *m)
+static void sys_rank_take(unsigned rank)
 {
-    (void)m;
+    (void)rank;
 }
 
-static void sys_mutex_note_unlock(const struct sys_mutex *m)
+static void sys_rank_give(unsigned rank)
 {
-    (void)m;
+    (void)rank;
 }
 
 void sys_mutex_check_none_held(void)
@@ -113,17 +112,36 @@ void sys_mutex_fini(struct sys_mutex *m)
 
 NO_THREAD_SAFETY void sys_mutex_lock(struct sys_mutex *m)
 {
-    sys_mutex_note_lock(m);
+    sys_rank_take(m->rank);
     _Atomic(int) *word = sys_mutex_inner(m);
     if (!sys_mutex_take(word)) { sys_mutex_wait(word); }
 }
 
 NO_THREAD_SAFETY void sys_mutex_unlock(struct sys_mutex *m)
 {
-    sys_mutex_note_unlock(m);
+    sys_rank_give(m->rank);
     _Atomic(int) *word = sys_mutex_inner(m);
     /* Release; pairs with the next acquire. */
     int was = atomic_exchange_explicit(word, SYS_MUTEX_FREE, memory_order_release);
     CHECK(was != SYS_MUTEX_FREE);
     if (was == SYS_MUTEX_AWAITED) { sys_futex_wake_one(word); }
+}
+
+void sys_word_wait(_Atomic(uint32_t) *word, uint32_t value)
+{
+    sys_futex_wait((_Atomic(int) *)(uintptr_t)word, (int)value, SYS_NEVER);
+}
+
+void sys_word_wake(_Atomic(uint32_t) *word)
+{
+    sys_futex_wake_one((_Atomic(int) *)(uintptr_t)word);
+}
+
+void sys_word_note(enum sys_lock_rank rank, bool is_taken)
+{
+    if (is_taken) {
+        sys_rank_take(rank);
+    } else {
+        sys_rank_give(rank);
+    }
 }

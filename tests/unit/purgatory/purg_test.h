@@ -20,36 +20,12 @@ struct test_env {
     size_t locks_count; /* ever taken */
 };
 
-static inline bool test_env_mutex_init(void *ctx, struct purg_mutex *mutex)
-{
-    (void)ctx;
-    mutex->storage[0] = 1;
-    return true;
-}
-
-static inline void test_env_mutex_fini(void *ctx, struct purg_mutex *mutex)
-{
-    (void)ctx;
-    assert_int_equal(mutex->storage[0], 1);
-    mutex->storage[0] = 0;
-}
-
-static inline void test_env_mutex_lock(void *ctx, struct purg_mutex *mutex)
+static inline void test_env_lock_note(void *ctx, bool is_taken)
 {
     struct test_env *env = ctx;
-    assert_int_equal(mutex->storage[0], 1);
-    assert_int_equal(env->locks_held, 0);
-    env->locks_held++;
-    env->locks_count++;
-    mutex->storage[0] = 2;
-}
-
-static inline void test_env_mutex_unlock(void *ctx, struct purg_mutex *mutex)
-{
-    struct test_env *env = ctx;
-    assert_int_equal(mutex->storage[0], 2);
-    env->locks_held--;
-    mutex->storage[0] = 1;
+    assert_int_equal(env->locks_held, is_taken ? 0 : 1);
+    env->locks_held = is_taken;
+    env->locks_count += is_taken;
 }
 
 static inline void *test_env_alloc(void *ctx, size_t size, size_t align)
@@ -84,10 +60,7 @@ static inline struct purg_env test_env_table(struct test_env *env)
     *env = (struct test_env){.allocs_left = SIZE_MAX};
     return (struct purg_env){
         .ctx = env,
-        .mutex_init = test_env_mutex_init,
-        .mutex_fini = test_env_mutex_fini,
-        .mutex_lock = test_env_mutex_lock,
-        .mutex_unlock = test_env_mutex_unlock,
+        .lock_note = test_env_lock_note,
         .alloc = test_env_alloc,
         .free = test_env_free,
         .misuse = test_env_misuse,

@@ -50,7 +50,7 @@ static void item_complete(struct purg_op *op, enum purg_reason reason)
     assert_false(purg_op_is_parked(op));
     assert_false(purg_timer_is_added(&op->timer)); /* [OP-2] */
     for (uint32_t i = 0; i < op->nodes_count; i++) {
-        assert_null(op->nodes[i].next); /* [PRG-1] */
+        assert_int_equal(op->nodes[i].next, 0); /* [PRG-1] */
     }
     it->completions++;
     it->reason = reason;

@@ -1,0 +1,141 @@
+/* shard_int.h - one shard of the watch lists: from a key to the ring of nodes that watch it.
+ *
+ * Place:      private to src/purgatory; purgatory.c parks and walks, shard.c keeps the lists.
+ * Thread:     under the shard's lock, except where said.
+ * Ownership:  nodes are the callers'; the table is the shard's.
+ * Invariants: [SHD-1] a key of the table has one slot, which holds the last node of its ring.
+ *             [SHD-2] a group's count of passers is the number of keys that belong to it or before
+ *             it and lie behind it, or PASSED_MAX for good.
+ *             [SHD-3] the first node of a ring has no 'prev'; the last one, and no other, has
+ *             PURG_LAST, and its 'next' is the first.
+ *
+ * A ring holds the nodes of one key in the order they came. The slot holds the last one, which is
+ * the one most likely in the cache, and linking touches no other.
+ *
+ * A shard of up to three keys has its slots beside its lock, in one cache line. With more keys there
+ * is a table of groups, a cache line each: seven slots, a byte of the hash for each of them, and how
+ * many keys went past because the group was full. So a key that is there costs one line and its
+ * node, a key that is not there costs one line. The table doubles with the number of keys and never
+ * shrinks. If it cannot grow and is full, a node goes into the shard's one ring of spilled nodes,
+ * where all keys are mixed: slow, but parking does not fail. */
+#ifndef PURGATORY_SHARD_INT_H
+#define PURGATORY_SHARD_INT_H
+
+#include "purgatory/lock_int.h"
+#include "purgatory/purg_int.h"
+
+#define SHARD_SLOTS_FIRST 3u
+#define GROUP_SLOTS 7u
+#define GROUP_KEYS_MAX 5u /* on average; then the table doubles */
+
+/* Beside the address in a node's 'next'. */
+#define PURG_LAST ((uintptr_t)1)
+#define PURG_SPILLED ((uintptr_t)2)
+#define PURG_NEXT_FLAGS (PURG_LAST | PURG_SPILLED)
+
+struct shard_group {
+    uint64_t tags; /* byte i for slot i, 0: free; the highest byte counts passers */
+    struct purg_watch_node *last[GROUP_SLOTS];
+};
+
+struct shard {
+    _Alignas(PURG_CACHE_LINE) _Atomic(uint32_t) lock;
+    _Atomic(uint32_t) groups_mask; /* set after the table; 0 and no table: the slots below */
+    uint32_t keys_count; /* that have a slot */
+    /* Written under the lock, read by the metrics without it. */
+    _Atomic(uint32_t) nodes_count;
+    _Atomic(uint32_t) ops_count; /* counted at an operation's first node */
+    uint8_t tags[SHARD_SLOTS_FIRST];
+    /* Written under the lock; read without it only to prefetch: a stale value does no harm. */
+    _Atomic(struct shard_group *) groups;
+    struct purg_watch_node *spilled; /* the last one */
+    struct purg_watch_node *last[SHARD_SLOTS_FIRST];
+};
+
+struct purgatory {
+    struct purg_env env;
+    uint64_t (*hash)(struct purg_key key); /* NULL: hash_default */
+    struct shard *shards;
+    uint32_t shards_mask;
+    _Atomic(uintptr_t) grower; /* a thread that grows a table; others then grow theirs later */
+    _Alignas(PURG_CACHE_LINE) _Atomic(uint64_t) expirations;
+};
+
+static inline bool key_equal(const struct purg_key *a, const struct purg_key *b)
+{
+    return a->lo == b->lo && a->sub == b->sub && a->hi == b->hi;
+}
+
+/* Bits 0 to 31 choose the group, 32 to 47 the shard, 56 to 63 are the tag. */
+static inline uint64_t hash_of(const struct purgatory *purgatory, const struct purg_key *key)
+{
+    if (purgatory->hash) { return purgatory->hash(*key); }
+    uint64_t h = key->hi * 0x9e3779b97f4a7c15u;
+    h = (h ^ (h >> 32) ^ key->lo) * 0xbf58476d1ce4e5b9u;
+    h = (h ^ (h >> 29) ^ key->sub) * 0x94d049bb133111ebu;
+    return h ^ (h >> 32);
+}
+
+static inline struct shard *shard_of(const struct purgatory *purgatory, uint64_t hash)
+{
+    return &purgatory->shards[(uint32_t)(hash >> 32) & purgatory->shards_mask];
+}
+
+/* Without the lock: fetches the group early, so that its latency passes beside other work. */
+static inline void shard_prefetch(const struct shard *shard, uint64_t hash)
+{
+    uint32_t mask = atomic_load_explicit(&shard->groups_mask, memory_order_acquire);
+    uintptr_t groups = (uintptr_t)atomic_load_explicit(&shard->groups, memory_order_relaxed);
+    if (groups) {
+        uintptr_t at = groups + ((uint32_t)hash & mask) * sizeof(struct shard_group);
+        __builtin_prefetch((const void *)at, 1);
+    }
+}
+
+/* Links are written under the lock and read under it; relaxed, because node_prefetch_neighbours()
+ * looks at them without. */
+static inline uintptr_t next_word(const struct purg_watch_node *node)
+{
+    return __atomic_load_n(&node->next, __ATOMIC_RELAXED);
+}
+
+static inline struct purg_watch_node *node_next(const struct purg_watch_node *node)
+{
+    return (struct purg_watch_node *)(next_word(node) & ~PURG_NEXT_FLAGS);
+}
+
+static inline bool node_is_last(const struct purg_watch_node *node)
+{
+    return next_word(node) & PURG_LAST;
+}
+
+/* Without the lock, for a linked node of an operation that this thread holds: what unlinking it
+ * will write to. Otherwise the unlock would wait for it. */
+static inline void node_prefetch_neighbours(const struct purg_watch_node *node)
+{
+    __builtin_prefetch(node_next(node), 1);
+    __builtin_prefetch(__atomic_load_n(&node->prev, __ATOMIC_RELAXED), 1);
+}
+
+/* Somebody grows a table: misuse if it is this thread. */
+void purg_refuse_grower(const struct purgatory *purgatory, const char *what);
+
+/* The slot of a key, or NULL. */
+struct purg_watch_node **shard_find(struct shard *shard, uint64_t hash, const struct purg_key *key);
+
+/* Links a node as its key's last. */
+void shard_link(struct purgatory *purgatory, struct shard *shard, uint64_t hash,
+                struct purg_watch_node *node);
+
+/* Takes a node out, if it is in. */
+void shard_unlink(struct shard *shard, uint64_t hash, struct purg_watch_node *node);
+
+/* For a walk's markers: links 'node' as the last of the ring of 'slot'; before 'at', which is not
+ * the first of its ring. */
+void ring_add_last(struct purg_watch_node **slot, struct purg_watch_node *node, uintptr_t flags);
+void ring_add_before(struct purg_watch_node *at, struct purg_watch_node *node);
+
+/* No lock: the shard is empty and nobody uses it. */
+void shard_fini(const struct purgatory *purgatory, struct shard *shard);
+
+#endif
