@@ -32,9 +32,9 @@ static bool link_is_empty(const struct purg_link *head)
 static bool link_add_tail(struct purg_link *head, struct purg_link *link)
 {
     struct purg_link *last = head->prev;
-    link->next = head;
     link->prev = last;
     last->next = link;
+    link->next = head;
     head->prev = link;
     return last == head;
 }
@@ -62,16 +62,11 @@ static struct purg_timer *timer_of(struct purg_link *link)
     return PURG_CONTAINER(link, struct purg_timer, link);
 }
 
-/* The level of every bit that can differ; all levels' slots. */
+/* All levels' slots. */
 static bool levels_init(struct purg_wheel *wheel)
 {
-    for (uint32_t bit = 0; bit < 64; bit++) {
-        uint32_t level = bit / wheel->bits;
-        wheel->level_of[bit] =
-            (struct purg_wheel_level){(uint8_t)level, (uint8_t)(level * wheel->bits)};
-    }
-    uint32_t highest = 63u - (uint32_t)__builtin_clzll(wheel->tick_max);
-    size_t count = ((size_t)wheel->level_of[highest].index + 1) << wheel->bits;
+    uint32_t highest = 63u - (uint32_t)__builtin_clzll(wheel->tick_max); /* bit that can differ */
+    size_t count = (size_t)(highest / wheel->bits + 1) << wheel->bits;
     wheel->slots_size = count * sizeof(struct purg_link);
     wheel->slots = wheel->env.alloc(wheel->env.ctx, wheel->slots_size, PURG_CACHE_LINE);
     if (!wheel->slots) { return false; }
@@ -111,7 +106,7 @@ bool purg_wheel_init(struct purg_wheel *wheel, const struct purg_env *env,
     *wheel = (struct purg_wheel){
         .env = *env,
         .tick_ns = options->tick_ns ? options->tick_ns : PURG_TICK_NS_DEFAULT,
-        .bits = (uint32_t)__builtin_ctz(slots),
+        .bits = (uint16_t)__builtin_ctz(slots),
         .slot_mask = slots - 1,
     };
     wheel->tick_max = UINT64_MAX / wheel->tick_ns;
@@ -152,20 +147,31 @@ static void slot_changed(struct purg_wheel *wheel, const struct purg_link *head)
     }
 }
 
-/* Where no clock gets in practice: centuries away. */
-static __attribute__((noinline)) struct purg_link *far_list(struct purg_wheel *wheel,
-                                                            uint64_t deadline_ns)
+static void list_add(struct purg_wheel *wheel, struct purg_link *head, struct purg_timer *timer)
 {
-    uint64_t tick = (deadline_ns - 1) / wheel->tick_ns + 1; /* it is after clock_ns, so not 0 */
-    if (tick > wheel->tick_max || deadline_ns == PURG_NEVER) { return &wheel->never; }
-    return purg_wheel_slot(wheel, tick);
+    if (link_add_tail(head, &timer->link)) { slot_changed(wheel, head); }
 }
 
-static void place(struct purg_wheel *wheel, struct purg_timer *timer, uint64_t deadline_ns)
+/* Where no clock gets in practice: centuries away. */
+static __attribute__((noinline)) void place_far(struct purg_wheel *wheel, struct purg_timer *timer)
 {
-    struct purg_link *head = purg_wheel_near_list(wheel, deadline_ns);
-    if (!head) { head = far_list(wheel, deadline_ns); }
-    if (link_add_tail(head, &timer->link)) { slot_changed(wheel, head); }
+    uint64_t deadline_ns = timer->deadline_ns;
+    if (deadline_ns <= wheel->clock_ns) {
+        list_add(wheel, &wheel->due, timer);
+        return;
+    }
+    uint64_t tick = (deadline_ns - 1) / wheel->tick_ns + 1;
+    bool is_reached = tick <= wheel->tick_max && deadline_ns != PURG_NEVER;
+    list_add(wheel, is_reached ? purg_wheel_slot(wheel, tick) : &wheel->never, timer);
+}
+
+static inline void place(struct purg_wheel *wheel, struct purg_timer *timer, uint64_t deadline_ns)
+{
+    if (__builtin_expect(deadline_ns > wheel->near_ns, 0)) {
+        place_far(wheel, timer);
+    } else {
+        list_add(wheel, purg_wheel_near_list(wheel, deadline_ns), timer);
+    }
 }
 
 void purg_timer_add(struct purg_wheel *wheel, struct purg_timer *timer, uint64_t deadline_ns)
@@ -183,7 +189,6 @@ bool purg_timer_remove(struct purg_wheel *wheel, struct purg_timer *timer)
     struct purg_link *next = timer->link.next;
     struct purg_link *prev = timer->link.prev;
     if (!next) { return false; }
-    purg_timer_prefetch(timer); /* so that misses overlap: stores wait for one another */
     next->prev = prev;
     prev->next = next;
     timer->link.next = NULL;

@@ -50,25 +50,18 @@ struct purg_wheel_options {
     uint64_t start_ns; /* the clock at birth */
 };
 
-/* A level, and by how many bits its digit lies from the right. */
-struct purg_wheel_level {
-    uint8_t index;
-    uint8_t shift;
-};
-
 /* Fields are the wheel's; the structure is public only so that it can be embedded. */
 struct purg_wheel {
     uint64_t tick; /* the clock: every earlier tick has been fired */
     uint64_t clock_ns; /* where that tick begins */
     uint64_t inverse; /* 2^(63 + inverse_shift) / tick_ns, rounded up */
     uint64_t near_ns; /* deadlines up to here are divided by means of it */
+    uint64_t slot_mask; /* slots of a level - 1 */
     struct purg_link *slots; /* heads: all of level 0, then all of level 1, ... */
     size_t timers_count; /* all that are in the wheel, due and never included */
-    uint32_t inverse_shift;
-    uint32_t bits; /* log2 of the slots in a level */
-    uint32_t slot_mask;
+    uint16_t bits; /* log2 of the slots of a level */
+    uint16_t inverse_shift;
     uint32_t levels_mask; /* bit per level that has a non-empty slot */
-    struct purg_wheel_level level_of[64]; /* by the highest bit that differs from the clock */
     struct purg_link due; /* time has come, not yet fired (budget) */
     struct purg_link never; /* PURG_NEVER: kept for purg_wheel_take_any() alone */
     uint64_t occupied[PURG_LEVELS_MAX];

@@ -8,54 +8,70 @@
 
 #include "purgatory/wheel.h"
 
-/* Up to here a product takes the place of a division. It is 292 years of uptime. */
-#define PURG_WHEEL_NEAR_NS ((uint64_t)INT64_MAX)
-
-/* time_ns / tick_ns, for times below 2^63. With inverse = ceil(2^(63+s) / tick_ns) and
- * s = ceil(log2(tick_ns)) the product is exact: it is too great by time_ns / 2^63 * e / tick_ns for
- * an e < 2^s at most, which is less than what is missing to the next whole tick, 1 / tick_ns. */
-static inline uint64_t purg_wheel_near_tick(const struct purg_wheel *wheel, uint64_t time_ns)
+/* Fetches a cache line and takes it from other processors. Any address is good. */
+static inline void purg_prefetch_write(const void *memory)
 {
-#ifdef __SIZEOF_INT128__
-    unsigned __int128 product = (unsigned __int128)(time_ns << 1) * wheel->inverse;
-    return (uint64_t)(product >> 64) >> wheel->inverse_shift;
+#ifdef __x86_64__ /* where the built-in fetches for reading unless newer processors are asked for */
+    __asm__ volatile("prefetchw %0" ::"m"(*(const char *)memory));
 #else
-    return time_ns / wheel->tick_ns;
+    __builtin_prefetch(memory, 1, 3);
 #endif
 }
 
-/* The slot of a tick that the clock has not reached. */
-static inline struct purg_link *purg_wheel_slot(const struct purg_wheel *wheel, uint64_t tick)
+/* Up to here a product takes the place of a division. It is 292 years of uptime. */
+#define PURG_WHEEL_NEAR_NS ((uint64_t)INT64_MAX)
+
+/* The tick of a deadline, rounded up [WHL-1]; for 0 < deadline_ns <= near_ns. It is the quotient of
+ * n = deadline_ns - 1 and tick_ns, plus 1. With s = ceil(log2(tick_ns)) and
+ * inverse = ceil(2^(63+s) / tick_ns) the product is exact: it is too great by less than
+ * n / 2^63 / tick_ns, and to the next whole number 1 / tick_ns at least is missing. */
+static inline uint64_t purg_wheel_near_tick(const struct purg_wheel *wheel, uint64_t deadline_ns)
 {
-    uint32_t highest = 63u - (uint32_t)__builtin_clzll(tick ^ wheel->tick);
-    struct purg_wheel_level level = wheel->level_of[highest];
-    return &wheel->slots[((uint32_t)level.index << wheel->bits) +
-                         ((tick >> level.shift) & wheel->slot_mask)];
+    uint64_t n = deadline_ns - 1;
+#ifdef __SIZEOF_INT128__
+    return ((uint64_t)(((unsigned __int128)(n << 1) * wheel->inverse) >> 64) >>
+            wheel->inverse_shift) +
+           1;
+#else
+    return n / wheel->tick_ns + 1;
+#endif
 }
 
-/* The list for a deadline. Beyond PURG_WHEEL_NEAR_NS: NULL, purg_timer_add() looks closer. */
+/* The slot of a tick that the clock has not reached. A loop, for a timer's kind mostly determines
+ * its level: what the processor foresees it does not wait for. */
+static inline struct purg_link *purg_wheel_slot(const struct purg_wheel *wheel, uint64_t tick)
+{
+    uint64_t differs = tick ^ wheel->tick;
+    struct purg_link *level = wheel->slots;
+    while (differs > wheel->slot_mask) {
+        differs >>= wheel->bits;
+        tick >>= wheel->bits;
+        level += wheel->slot_mask + 1;
+    }
+    return level + (tick & wheel->slot_mask);
+}
+
+/* The list for a deadline, at most near_ns. */
 static inline struct purg_link *purg_wheel_near_list(struct purg_wheel *wheel, uint64_t deadline_ns)
 {
     if (deadline_ns <= wheel->clock_ns) { return &wheel->due; }
-    if (__builtin_expect(deadline_ns > wheel->near_ns, 0)) { return NULL; }
-    /* [WHL-1] rounded up; it is above the clock, so at least 1 */
-    return purg_wheel_slot(wheel, purg_wheel_near_tick(wheel, deadline_ns - 1) + 1);
+    return purg_wheel_slot(wheel, purg_wheel_near_tick(wheel, deadline_ns));
 }
 
 /* Fetches for writing what purg_timer_add() with this deadline will touch: the last of its list. */
 static inline void purg_wheel_prefetch(const struct purg_wheel *wheel, uint64_t deadline_ns)
 {
     if (deadline_ns <= wheel->clock_ns || deadline_ns > wheel->near_ns) { return; }
-    uint64_t tick = purg_wheel_near_tick(wheel, deadline_ns - 1) + 1;
-    __builtin_prefetch(purg_wheel_slot(wheel, tick)->prev, 1, 3);
+    uint64_t tick = purg_wheel_near_tick(wheel, deadline_ns);
+    purg_prefetch_write(purg_wheel_slot(wheel, tick)->prev);
 }
 
 /* Fetches for writing what purg_timer_remove() will touch: the neighbours. The timer itself must
  * be at hand already, else this waits for it. */
 static inline void purg_timer_prefetch(const struct purg_timer *timer)
 {
-    __builtin_prefetch(timer->link.next, 1, 3);
-    __builtin_prefetch(timer->link.prev, 1, 3);
+    purg_prefetch_write(timer->link.next);
+    purg_prefetch_write(timer->link.prev);
 }
 
 #endif
