@@ -237,6 +237,11 @@ unsigned sys_cpu_count(struct sys *sys)
     return 2;
 }
 
+bool sys_stop_is_wanted(struct sys *sys)
+{
+    return atomic_load(&sys->process->signal) != 0;
+}
+
 int sys_wait_signal(struct sys *sys)
 {
     (void)sys_wait_flag(sys, &sys->process->signal, SYS_NEVER);

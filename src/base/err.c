@@ -44,6 +44,8 @@ const char *err_name(enum err e)
         return "FENCED";
     case ERR_ACCESS:
         return "ACCESS";
+    case ERR_STOPPED:
+        return "STOPPED";
     }
     return "UNKNOWN";
 }

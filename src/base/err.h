@@ -28,6 +28,7 @@ enum err {
     ERR_DUPLICATE, /* a producer's batch that is already in the log */
     ERR_FENCED, /* a newer epoch exists */
     ERR_ACCESS, /* the operating system refused permission */
+    ERR_STOPPED, /* broken off: the process was told to stop */
 };
 
 /* Name without the prefix, for log lines: "IO". Never NULL. */

@@ -76,6 +76,8 @@ static const char *dir_reason(enum err e)
         return "the disk is full";
     case ERR_IO:
         return "the device failed or is read-only";
+    case ERR_STOPPED:
+        return "told to stop while it recovered";
     default:
         return err_name(e);
     }

@@ -5,7 +5,8 @@
  * Thread:     start and stop from one thread that is no task; it may block.
  * Order:      start: identity, metadata, logs, network (no request is read before the rest stands),
  * registration. Stop: the reverse, with a last flush that acknowledges what waits. Failure:
- * broker_start() says in message why it could not; nothing runs then. */
+ * broker_start() says in message why it could not; nothing runs then. ERR_STOPPED: a signal came
+ * while it recovered (sys_stop_is_wanted()); the next start recovers the same. */
 #ifndef BROKER_BROKER_H
 #define BROKER_BROKER_H
 

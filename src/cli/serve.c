@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#define SERVE_LOGGER "org.apache.kafka.common.utils.LoggingSignalHandler"
 #define SERVE_DRAIN_MS 5000
 
 struct serve_options {
@@ -75,13 +76,19 @@ static int serve_run(struct sys *sys, struct config_set *set)
     struct broker_options options = {
         .sys = sys, .logger = sys_logger(sys), .statics = set, .http = &http_server};
     enum err e = broker_start(&options, &broker, message);
+    if (e == ERR_STOPPED) {
+        log_info(options.logger, SERVE_LOGGER,
+                 "Terminating process due to signal %d, before it started (%s); the next start "
+                 "recovers again",
+                 sys_wait_signal(sys), message);
+        return CLI_DONE;
+    }
     if (e) {
         fprintf(stderr, "barnabas serve: cannot start: %s\n", message);
         return e == ERR_INVALID ? CLI_MISUSED : CLI_FAILED;
     }
     int number = sys_wait_signal(sys);
-    log_info(options.logger, "org.apache.kafka.common.utils.LoggingSignalHandler",
-             "Terminating process due to signal %d", number);
+    log_info(options.logger, SERVE_LOGGER, "Terminating process due to signal %d", number);
     broker_stop(broker, SERVE_DRAIN_MS);
     return CLI_DONE;
 }

@@ -11,8 +11,9 @@
  *             manifest are gone, durably, before the first write. [DIR-3] a mark is written only
  *             after the sync that it speaks of. [DIR-4] a failed sync or EIO is never retried.
  * Failure:    ERR_BUSY: another process. ERR_INVALID: meta.properties names another cluster or
- *             node (a clear line goes to the logger). After ERR_IO the directory is offline until
- *             the process starts again; other directories go on. */
+ *             node (a clear line goes to the logger). ERR_STOPPED: the process is told to stop; the
+ *             next start recovers the same. After ERR_IO the directory is offline until the
+ *             process starts again; other directories go on. */
 #ifndef LOG_DIR_H
 #define LOG_DIR_H
 

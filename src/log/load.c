@@ -7,7 +7,9 @@
  * Order:      marker and manifest are read, then removed durably [DIR-2]; without them every
  *             partition directory is listed and recovered from its synced marks, or, in a
  *             directory that Kafka wrote, from its recovery point; then marks are folded, so that
- *             the next crash scans only what comes now. */
+ *             the next crash scans only what comes now.
+ * Failure:    ERR_STOPPED when the process is told to stop meanwhile: nothing was folded, so the
+ *             next start does the same again. */
 #include "log/dir_int.h"
 
 #include <stdio.h>
@@ -44,6 +46,7 @@ static void recovery_of(const struct load *l, const struct log *log, const char 
     *r = (struct log_recovery){.from = {.base = -1, .epoch = -1}};
     r->mark = r->from;
     r->is_ours = l->had_marks;
+    r->may_stop = true;
     if (checkpoint_get(&l->starts, name, &at)) { r->start = at; }
     if (checkpoint_get(&l->hws, name, &at)) { r->hw = at; }
     const struct mark_state *s = marks_state(&l->marks, log->topic_id, log->partition);
@@ -94,7 +97,7 @@ static enum err load_log(const struct load *l, struct load_entry *entry)
 /* One partition's trouble is its own; these end the start. */
 static bool is_fatal(enum err e)
 {
-    return e == ERR_IO || e == ERR_OFFLINE || e == ERR_NOMEM;
+    return e == ERR_IO || e == ERR_OFFLINE || e == ERR_NOMEM || e == ERR_STOPPED;
 }
 
 /* False when nothing is left to take. */
@@ -102,7 +105,8 @@ static bool load_next(struct load *l)
 {
     size_t i = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed);
     if (i >= l->count) { return false; }
-    l->entries[i].err = load_log(l, &l->entries[i]);
+    bool is_over = sys_stop_is_wanted(l->dir->sys);
+    l->entries[i].err = is_over ? ERR_STOPPED : load_log(l, &l->entries[i]);
     if (is_fatal(l->entries[i].err)) {
         atomic_store_explicit(&l->next, l->count, memory_order_relaxed);
     }

@@ -382,6 +382,7 @@ struct log_recovery {
     struct log_mark mark;
     bool has_mark;
     bool is_ours; /* the directory had marks of ours: no compacted log of another broker is in it */
+    bool may_stop; /* at a start: ERR_STOPPED when the process is told to stop */
     int64_t start; /* of the checkpoint, 0 when none */
     int64_t hw;
     /* Out. */

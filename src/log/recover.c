@@ -8,7 +8,8 @@
  *             invalid behind the synced mark is a torn tail and is cut. [REC-4] what is invalid
  *             before it is rot: kept, noted, stepped over. [REC-5] side files are never a reason
  *             to touch a data file. [REC-6] offsets that are missing between two segments behind
- *             the mark are a torn tail as well.
+ *             the mark are a torn tail as well. [REC-7] broken off, it has written nothing but cuts
+ *             of torn tails and indexes: begun again it ends the same.
  *
  *      trusted          checked: rot            checked: torn tail
  *   |---------------|-----------------------|------------------------|
@@ -102,6 +103,7 @@ static enum err scan_fill(struct scan *s, size_t size)
         s->buf = at;
         s->cap = size;
     }
+    if (s->r->may_stop && sys_stop_is_wanted(s->log->env->sys)) { return ERR_STOPPED; }
     s->buf_pos = s->pos;
     s->buf_size = 0;
     return sys_file_read(s->file, s->buf, s->cap, s->pos, &s->buf_size);
@@ -469,6 +471,7 @@ enum err log_recover(struct log *log, struct log_recovery *r)
     for (uint32_t i = 0; i < log->segments_count; i++) {
         log_close_segment_files(&log->segments[i]);
     }
+    if (e == ERR_STOPPED) { return e; }
     if (e) { return log_device_error(log, e, "recovering"); }
     recover_publish(log, r);
     if (r->was_scanned) {

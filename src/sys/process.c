@@ -106,12 +106,8 @@ unsigned sys_cpu_count(struct sys *sys)
     return n > 0 ? (unsigned)n : 1;
 }
 
-int sys_wait_signal(struct sys *sys)
+static sigset_t stop_signals(void)
 {
-    (void)sys;
-    struct sigaction ignore = {.sa_handler = SIG_IGN};
-    int rc = sigaction(SIGPIPE, &ignore, NULL);
-    CHECK(rc == 0);
     sigset_t set;
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGTERM);
@@ -120,6 +116,26 @@ int sys_wait_signal(struct sys *sys)
     if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) { /* nohup */
         (void)sigaddset(&set, SIGHUP);
     }
+    return set;
+}
+
+bool sys_stop_is_wanted(struct sys *sys)
+{
+    (void)sys;
+    sigset_t pending, set = stop_signals();
+    if (sigpending(&pending) < 0) { return false; }
+    int rc = sigandset(&set, &set, &pending);
+    CHECK(rc == 0);
+    return sigisemptyset(&set) == 0;
+}
+
+int sys_wait_signal(struct sys *sys)
+{
+    (void)sys;
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    int rc = sigaction(SIGPIPE, &ignore, NULL);
+    CHECK(rc == 0);
+    sigset_t set = stop_signals();
     rc = pthread_sigmask(SIG_BLOCK, &set, NULL);
     CHECK(rc == 0);
     int number = 0;

@@ -313,5 +313,8 @@ unsigned sys_cpu_count(struct sys *sys);
 /* Production only: main sleeps until SIGTERM, SIGINT or, unless it is ignored, SIGHUP; the number
  * of the signal. SIGPIPE is ignored from here on. */
 int sys_wait_signal(struct sys *sys);
+/* Any. True from when such a signal came until sys_wait_signal() takes it, where main holds it back
+ * (blocks it) before: for what takes long at a start. */
+bool sys_stop_is_wanted(struct sys *sys);
 
 #endif

@@ -237,6 +237,41 @@ class Serve(unittest.TestCase):
             self.assertIn(b"Terminating process due to signal 15", rest)
             self.assertTrue(os.path.exists(f"{data}/.kafka_cleanshutdown"))
 
+    def test_a_signal_breaks_off_a_recovery_and_the_next_start_begins_it_again(self):
+        def stop_is_pending():
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        def until(process, text):
+            for line in process.stdout:
+                if text in line:
+                    return line
+            self.fail(f"{text} was not said")
+
+        with tempfile.TemporaryDirectory() as data:
+            command = [PROGRAM, "serve", "--override", f"log.dirs={data}",
+                       "--override", "listeners=PLAINTEXT://127.0.0.1:0"]
+            streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+            with subprocess.Popen(command, **streams) as process:
+                port = until(process, b"Awaiting socket connections").split(b":")[-1].split()[0].decode()
+                done = barnabas("produce", "t", "-b", f"127.0.0.1:{port}", text="1\n2\n3\n")
+                self.assertEqual(0, done.code, done)
+                process.kill()
+                process.stdout.read()
+            done = subprocess.run(command, preexec_fn=stop_is_pending, timeout=30, check=False, **streams)
+            self.assertEqual(0, done.returncode, done)
+            self.assertIn(b"Terminating process due to signal 15, before it started", done.stdout)
+            self.assertNotIn(b"Kafka Server started", done.stdout)
+            self.assertFalse(os.path.exists(f"{data}/.kafka_cleanshutdown"))
+            with subprocess.Popen(command, **streams) as process:
+                until(process, b"after no clean stop")
+                port = until(process, b"Awaiting socket connections").split(b":")[-1].split()[0].decode()
+                done = barnabas("consume", "t", "-b", f"127.0.0.1:{port}", "--from-beginning", "-e")
+                self.assertEqual("1\n2\n3\n", done.out, done)
+                process.terminate()
+                process.stdout.read()
+                self.assertEqual(0, process.wait(30))
+
     def test_a_missing_file_is_a_failure(self):
         done = barnabas("serve", "/nowhere/server.properties")
         self.assertEqual(1, done.code, done)

@@ -4,7 +4,9 @@
 #include "fixture.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <time.h>
 
 static int setup(void **state)
 {
@@ -75,6 +77,120 @@ static char *file_of(struct fixture *f, const char *name)
 }
 
 #define FIRST_SEGMENT "00000000000000000000.log"
+
+/* What lies in the directory, as a checksum; the lock file and the identity do not change. */
+static unsigned long content_of(struct fixture *f)
+{
+    char command[700], text[64] = "";
+    snprintf(command, sizeof command,
+             "cd '%s' && find . -type f | sort | xargs md5sum | md5sum | cut -c1-8", f->path);
+    FILE *out = popen(command, "r");
+    assert_non_null(out);
+    assert_non_null(fgets(text, sizeof text, out));
+    assert_int_equal(pclose(out), 0);
+    return strtoul(text, NULL, 16);
+}
+
+/* Tells this process to stop; the signal stays pending until take_stop(). */
+static void tell_to_stop(void)
+{
+    assert_int_equal(kill(getpid(), SIGTERM), 0);
+}
+
+static sigset_t hold_stop(void)
+{
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTERM);
+    assert_int_equal(pthread_sigmask(SIG_BLOCK, &stop, NULL), 0);
+    return stop;
+}
+
+static void take_stop(const sigset_t *stop)
+{
+    assert_int_equal(sigtimedwait(stop, NULL, &(struct timespec){0}), SIGTERM);
+    assert_int_equal(pthread_sigmask(SIG_UNBLOCK, stop, NULL), 0);
+}
+
+static int recovered;
+
+/* The stop comes when the first partition has been recovered. */
+static void stop_after_first(void *ctx, enum logger_level level, const char *line)
+{
+    (void)ctx;
+    (void)level;
+    if (strstr(line, "recovered: offsets") && recovered++ == 0) { tell_to_stop(); }
+}
+
+static int64_t wall_ms(void *ctx)
+{
+    (void)ctx;
+    return NOW_MS;
+}
+
+static void test_a_start_that_is_told_to_stop_leaves_all_to_the_next(void **state)
+{
+    struct fixture *f = *state;
+    struct logger logger = {.write = stop_after_first, .wall_ms = wall_ms};
+    struct logdir *dir = NULL;
+    f->options.recovery_threads = 1;
+    fixture_open(f);
+    for (int t = 0; t < 3; t++) {
+        char name[8];
+        snprintf(name, sizeof name, "t%d", t);
+        f->topic_id.b[0] = (uint8_t)t;
+        struct log *log = fixture_create(f, name);
+        fixture_fill(f, log, 40 + t);
+        log_unref(log);
+    }
+    fixture_close(f, false);
+    fixture_shell("rm '%s/synced-marks'", f->path); /* all must be scanned */
+    unsigned long before = content_of(f);
+    sigset_t stop = hold_stop();
+    for (int early = 0; early < 2; early++) {
+        recovered = 0;
+        f->options.path = f->path;
+        f->options.logger = early ? NULL : &logger;
+        if (early) { tell_to_stop(); }
+        assert_int_equal(logdir_open(f->sys, &f->options, &dir), ERR_STOPPED);
+        assert_null(dir);
+        assert_int_equal(recovered, early ? 0 : 1);
+        assert_true(content_of(f) == before);
+        if (!early) { assert_int_equal(sigtimedwait(&stop, NULL, &(struct timespec){0}), SIGTERM); }
+    }
+    take_stop(&stop);
+    fixture_open(f);
+    assert_int_equal(logdir_load_stats(f->dir)->logs_scanned_count, 3);
+    for (int t = 0; t < 3; t++) {
+        char name[8];
+        snprintf(name, sizeof name, "t%d", t);
+        struct log *log = fixture_find(f, name);
+        assert_int_equal(fixture_read_all(log, 1000), 40 + t);
+        log_unref(log);
+    }
+}
+
+/* One large partition must not hold up a stop until its end. */
+static void test_the_scan_of_one_log_is_broken_off(void **state)
+{
+    struct fixture *f = *state;
+    fixture_open(f);
+    struct log *log = fixture_create(f, "t");
+    fixture_fill(f, log, 40);
+    struct log_recovery r = {.from = {.base = -1, .epoch = -1}, .is_ours = true};
+    r.mark = r.from;
+    sigset_t stop = hold_stop();
+    tell_to_stop();
+    sys_mutex_lock(&log->lock);
+    r.may_stop = true;
+    assert_int_equal(log_recover(log, &r), ERR_STOPPED);
+    assert_false(logdir_is_offline(f->dir));
+    r.may_stop = false; /* while running nothing is broken off */
+    assert_int_equal(log_recover(log, &r), ERR_OK);
+    sys_mutex_unlock(&log->lock);
+    take_stop(&stop);
+    log_unref(log);
+}
 
 /* C71: bytes cut off the end. */
 static void test_a_cut_tail_ends_at_the_last_whole_batch(void **state)
@@ -498,6 +614,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        T(test_a_start_that_is_told_to_stop_leaves_all_to_the_next),
+        T(test_the_scan_of_one_log_is_broken_off),
         T(test_a_cut_tail_ends_at_the_last_whole_batch),
         T(test_bytes_behind_the_last_batch_are_cut),
         T(test_odd_checkpoints_and_segments_do_not_stop_the_start),
