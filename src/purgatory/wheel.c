@@ -4,18 +4,21 @@
  * Source:     Varghese and Lauck (1987), scheme 7, with bitmaps.
  * Thread:     the owner's only.
  *
- * The clock and each deadline are numbers of ticks, read as digits in base 'slots'. A timer lies
- * at the level of the highest digit in which they differ, in the slot of its own digit there
- * [WHL-4]. It is later than the clock, so that digit is greater than the clock's, and it shares
- * all digits above. From this follows:
- *   - all of level 0 comes before all of level 1 and so on: the next slot is the lowest set bit
- *     of the lowest level that has one;
- *   - as long as the clock does not pass the start of a slot, what lies in it need not move;
- *   - when the clock reaches it, at level 0 its timers are due, at a higher level they differ
- *     from the clock only in lower digits: they are placed again (cascade).
+ * The clock and each deadline are numbers of ticks, read as digits in base 'slots'. A level has a
+ * slot for each value of one digit, and that for two turns of it, the clock's and the next. A turn
+ * is a slot of the level above. A timer enters the lowest level whose two turns reach it. So:
+ *   - what lies in the clock's turn of a level comes before all that lies in levels above;
+ *   - as long as the clock does not reach the start of a slot, what lies in it need not move;
+ *   - when the clock reaches it, at level 0 its timers are due, at a higher level they are placed
+ *     again, lower (cascade);
+ *   - one turn before that they may already be: a slot is emptied bit by bit as timers fire, since
+ *     all at once, thousands, would make those late that are due first.
  * Deadlines are rounded up to ticks, the clock down: never early [WHL-1]. */
 #include "purgatory/purg_int.h"
 #include "purgatory/wheel_int.h"
+
+/* Timers that an advance moves down at each level even if none fires, in pairs. */
+#define CASCADE_PAIRS_MIN 16
 
 static void link_init(struct purg_link *head)
 {
@@ -62,16 +65,41 @@ static struct purg_timer *timer_of(struct purg_link *link)
     return PURG_CONTAINER(link, struct purg_timer, link);
 }
 
-/* All levels' slots. */
+static void reach_set(struct purg_wheel *wheel, uint32_t level)
+{
+    uint32_t shift = level * wheel->bits;
+    uint64_t turn = wheel->tick >> shift >> wheel->bits; /* the clock's */
+    if (turn + 1 >= wheel->tick_max >> shift >> wheel->bits) {
+        wheel->reach_ns[level] = UINT64_MAX; /* there is no third one */
+    } else {
+        wheel->reach_ns[level] = (((turn + 2) << wheel->bits << shift) - 1) * wheel->tick_ns;
+    }
+}
+
+static void clock_set(struct purg_wheel *wheel, uint64_t tick)
+{
+    uint64_t changed = (wheel->tick ^ tick) >> wheel->bits;
+    wheel->tick = tick;
+    wheel->clock_ns = tick * wheel->tick_ns;
+    for (uint32_t level = 0; changed != 0; level++) { /* up to where the turn is the same */
+        reach_set(wheel, level);
+        changed >>= wheel->bits;
+    }
+}
+
 static bool levels_init(struct purg_wheel *wheel)
 {
     uint32_t highest = 63u - (uint32_t)__builtin_clzll(wheel->tick_max); /* bit that can differ */
-    size_t count = (size_t)(highest / wheel->bits + 1) << wheel->bits;
+    wheel->levels_count = highest / wheel->bits + 1;
+    size_t count = (size_t)wheel->levels_count << (wheel->bits + 1);
     wheel->slots_size = count * sizeof(struct purg_link);
     wheel->slots = wheel->env.alloc(wheel->env.ctx, wheel->slots_size, PURG_CACHE_LINE);
     if (!wheel->slots) { return false; }
     for (size_t i = 0; i < count; i++) {
         link_init(&wheel->slots[i]);
+    }
+    for (uint32_t level = 0; level < wheel->levels_count; level++) {
+        reach_set(wheel, level);
     }
     return true;
 }
@@ -90,12 +118,6 @@ static void inverse_init(struct purg_wheel *wheel)
 #endif
 }
 
-static void clock_set(struct purg_wheel *wheel, uint64_t tick)
-{
-    wheel->tick = tick;
-    wheel->clock_ns = tick * wheel->tick_ns;
-}
-
 bool purg_wheel_init(struct purg_wheel *wheel, const struct purg_env *env,
                      const struct purg_wheel_options *options)
 {
@@ -107,14 +129,15 @@ bool purg_wheel_init(struct purg_wheel *wheel, const struct purg_env *env,
         .env = *env,
         .tick_ns = options->tick_ns ? options->tick_ns : PURG_TICK_NS_DEFAULT,
         .bits = (uint16_t)__builtin_ctz(slots),
-        .slot_mask = slots - 1,
+        .level_mask = 2 * slots - 1,
     };
     wheel->tick_max = UINT64_MAX / wheel->tick_ns;
-    clock_set(wheel, options->start_ns / wheel->tick_ns);
     inverse_init(wheel);
     link_init(&wheel->due);
     link_init(&wheel->never);
-    return levels_init(wheel);
+    if (!levels_init(wheel)) { return false; }
+    clock_set(wheel, options->start_ns / wheel->tick_ns);
+    return true;
 }
 
 void purg_wheel_fini(struct purg_wheel *wheel)
@@ -136,14 +159,14 @@ static void slot_changed(struct purg_wheel *wheel, const struct purg_link *head)
     size_t pos = (size_t)((uintptr_t)head - (uintptr_t)wheel->slots);
     if (pos >= wheel->slots_size) { return; } /* due or never */
     uint32_t index = (uint32_t)(pos / sizeof *head);
-    uint32_t level = index >> wheel->bits;
-    uint64_t bit = (uint64_t)1 << (index & wheel->slot_mask);
+    uint32_t turn = index >> wheel->bits;
+    uint64_t bit = (uint64_t)1 << (index & (wheel->level_mask >> 1));
     if (link_is_empty(head)) {
-        wheel->occupied[level] &= ~bit;
-        if (wheel->occupied[level] == 0) { wheel->levels_mask &= ~(1u << level); }
+        wheel->occupied[turn] &= ~bit;
+        if (wheel->occupied[turn] == 0) { wheel->turns_mask &= ~((uint64_t)1 << turn); }
     } else {
-        wheel->occupied[level] |= bit;
-        wheel->levels_mask |= 1u << level;
+        wheel->occupied[turn] |= bit;
+        wheel->turns_mask |= (uint64_t)1 << turn;
     }
 }
 
@@ -162,7 +185,7 @@ static __attribute__((noinline)) void place_far(struct purg_wheel *wheel, struct
     }
     uint64_t tick = (deadline_ns - 1) / wheel->tick_ns + 1;
     bool is_reached = tick <= wheel->tick_max && deadline_ns != PURG_NEVER;
-    list_add(wheel, is_reached ? purg_wheel_slot(wheel, tick) : &wheel->never, timer);
+    list_add(wheel, is_reached ? purg_wheel_slot(wheel, deadline_ns, tick) : &wheel->never, timer);
 }
 
 static inline void place(struct purg_wheel *wheel, struct purg_timer *timer, uint64_t deadline_ns)
@@ -203,40 +226,82 @@ bool purg_timer_is_added(const struct purg_timer *timer)
     return timer->link.next != NULL;
 }
 
-/* The next slot that the clock reaches and its tick; NULL if nothing waits. */
-static struct purg_link *next_slot(const struct purg_wheel *wheel, uint64_t *tick)
+/* Where the next slot that is not empty begins; false if nothing waits. */
+static bool next_tick(const struct purg_wheel *wheel, uint64_t *tick)
 {
-    if (wheel->levels_mask == 0) { return NULL; }
-    uint32_t level = (uint32_t)__builtin_ctz(wheel->levels_mask);
-    uint32_t digit = (uint32_t)__builtin_ctzll(wheel->occupied[level]);
-    uint32_t shift = level * wheel->bits;
-    *tick = (uint64_t)digit << shift;
-    if (shift + wheel->bits < 64) { /* the digits above are the clock's [WHL-4] */
-        *tick |= wheel->tick >> (shift + wheel->bits) << (shift + wheel->bits);
+    bool is_found = false;
+    for (uint32_t level = 0; level < wheel->levels_count; level++) {
+        if (wheel->turns_mask >> 2 * level == 0) { break; }
+        uint32_t shift = level * wheel->bits;
+        uint64_t turn = wheel->tick >> shift >> wheel->bits; /* the clock's */
+        bool is_next = wheel->occupied[2 * level + (turn & 1)] == 0;
+        turn += is_next;
+        uint64_t occupied = wheel->occupied[2 * level + (turn & 1)];
+        if (occupied == 0) { continue; }
+        uint64_t digit = (uint64_t)__builtin_ctzll(occupied);
+        uint64_t start = ((turn << wheel->bits) | digit) << shift;
+        if (!is_found || start < *tick) { *tick = start; }
+        is_found = true;
+        if (!is_next) { break; } /* all above begins later */
     }
-    return &wheel->slots[((size_t)level << wheel->bits) + digit];
+    return is_found;
 }
 
-/* Places all of a slot again, at the clock's new tick. The list is a chain of cache misses; walked
- * from both ends there are two at a time. */
-static void cascade(struct purg_wheel *wheel, struct purg_link *slot)
+/* Places timers of a slot again, at most 'pairs' of them. The list is a chain of cache misses; from
+ * both ends there are two at a time. */
+static void cascade(struct purg_wheel *wheel, struct purg_link *slot, size_t pairs)
 {
     struct purg_link *first = slot->next;
     struct purg_link *last = slot->prev;
-    link_init(slot);
-    slot_changed(wheel, slot);
-    while (first != last) {
+    for (; pairs > 0 && first != slot; pairs--) {
         struct purg_link *second = first->next;
         struct purg_link *second_last = last->prev;
         __builtin_prefetch(second, 1, 3);
         __builtin_prefetch(second_last, 1, 3);
         place(wheel, timer_of(first), timer_of(first)->deadline_ns);
-        place(wheel, timer_of(last), timer_of(last)->deadline_ns);
-        if (second == last) { return; } /* there were two left */
-        first = second;
-        last = second_last;
+        if (first != last) { place(wheel, timer_of(last), timer_of(last)->deadline_ns); }
+        bool is_end = first == last || second == last;
+        first = is_end ? slot : second;
+        last = is_end ? slot : second_last;
     }
-    place(wheel, timer_of(first), timer_of(first)->deadline_ns);
+    slot->next = first;
+    slot->prev = last;
+    first->prev = slot;
+    last->next = slot;
+    if (first == slot) { slot_changed(wheel, slot); }
+}
+
+/* The clock reaches a tick: what is in slots that begin there is due or goes down. */
+static void clock_reach(struct purg_wheel *wheel, uint64_t tick)
+{
+    clock_set(wheel, tick);
+    struct purg_link *level = wheel->slots;
+    struct purg_link *slot = &level[tick & wheel->level_mask];
+    if (!link_is_empty(slot)) {
+        link_splice(&wheel->due, slot);
+        slot_changed(wheel, slot);
+    }
+    for (uint32_t i = 1; i < wheel->levels_count; i++) {
+        if ((tick & (wheel->level_mask >> 1)) != 0) { break; }
+        tick >>= wheel->bits;
+        level += wheel->level_mask + 1;
+        slot = &level[tick & wheel->level_mask];
+        if (!link_is_empty(slot)) { cascade(wheel, slot, SIZE_MAX); }
+    }
+}
+
+/* Of each level the slot that the turn below comes to next: some of it goes down already. */
+static void cascade_ahead(struct purg_wheel *wheel, size_t pairs)
+{
+    struct purg_link *level = wheel->slots;
+    uint64_t tick = wheel->tick;
+    for (uint32_t i = 1; i < wheel->levels_count; i++) {
+        if (wheel->turns_mask >> 2 * i == 0) { break; }
+        tick >>= wheel->bits;
+        level += wheel->level_mask + 1;
+        struct purg_link *slot = &level[(tick + 1) & wheel->level_mask];
+        if (!link_is_empty(slot)) { cascade(wheel, slot, pairs); }
+    }
 }
 
 static size_t fire_due(struct purg_wheel *wheel, uint64_t now_ns, size_t budget)
@@ -259,19 +324,14 @@ static size_t advance(struct purg_wheel *wheel, uint64_t now_ns, size_t budget)
     size_t fired = 0;
     for (;;) {
         fired += fire_due(wheel, now_ns, budget - fired);
-        if (fired == budget) { return fired; }
+        if (fired == budget) { break; }
         uint64_t tick;
-        struct purg_link *slot = next_slot(wheel, &tick);
-        if (!slot || tick > target) { break; }
-        clock_set(wheel, tick);
-        if (slot < wheel->slots + wheel->slot_mask + 1) { /* level 0 */
-            link_splice(&wheel->due, slot);
-            slot_changed(wheel, slot);
-        } else {
-            cascade(wheel, slot);
+        if (!next_tick(wheel, &tick) || tick > target) {
+            if (target > wheel->tick) { clock_set(wheel, target); } /* else it went back: stands */
+            break;
         }
+        clock_reach(wheel, tick);
     }
-    if (target > wheel->tick) { clock_set(wheel, target); } /* one that went back stands still */
     return fired;
 }
 
@@ -282,7 +342,10 @@ size_t purg_wheel_advance(struct purg_wheel *wheel, uint64_t now_ns, size_t budg
         purg_misuse(&wheel->env, "purg_wheel_advance: called from one of its own callbacks");
     }
     wheel->is_advancing = true;
+    uint64_t tick = wheel->tick;
     size_t fired = advance(wheel, now_ns, budget);
+    /* Twice as many as fire: at an even rate half a turn is enough. */
+    if (wheel->tick != tick) { cascade_ahead(wheel, fired + CASCADE_PAIRS_MIN); }
     wheel->is_advancing = false;
     return fired;
 }
@@ -291,15 +354,18 @@ uint64_t purg_wheel_next_ns(const struct purg_wheel *wheel)
 {
     if (!link_is_empty(&wheel->due)) { return 0; }
     uint64_t tick;
-    return next_slot(wheel, &tick) ? tick * wheel->tick_ns : PURG_NEVER;
+    return next_tick(wheel, &tick) ? tick * wheel->tick_ns : PURG_NEVER;
 }
 
 struct purg_timer *purg_wheel_take_any(struct purg_wheel *wheel)
 {
-    uint64_t tick;
     struct purg_link *list = &wheel->due;
-    if (link_is_empty(list)) { list = next_slot(wheel, &tick); }
-    if (!list) { list = &wheel->never; }
+    if (link_is_empty(list) && wheel->turns_mask != 0) {
+        size_t turn = (size_t)__builtin_ctzll(wheel->turns_mask);
+        list =
+            &wheel->slots[(turn << wheel->bits) + (size_t)__builtin_ctzll(wheel->occupied[turn])];
+    }
+    if (link_is_empty(list)) { list = &wheel->never; }
     if (link_is_empty(list)) { return NULL; }
     struct purg_timer *timer = timer_of(list->next);
     purg_timer_remove(wheel, timer);

@@ -1,9 +1,8 @@
 /* wheel.h - hierarchical timing wheel with occupancy bitmaps.
  *
  * Place:      the timer of one task. Standalone: needs only env.h.
- * Source:     Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (1987), scheme 7; slots
- *             are chosen by the highest digit in which deadline and clock differ, so no level ever
- *             wraps.
+ * Source:     Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (1987), scheme 7, with two
+ *             turns of slots at each level, so that the next turn is filled while this one runs.
  * Thread:     one thread (the owner) only. Callbacks run on it, inside purg_wheel_advance().
  * Locks:      takes none; the caller may hold any that its callbacks do not take.
  * Ownership:  timers are the caller's memory, untouched by the wheel once removed or due. A timer
@@ -11,14 +10,15 @@
  *             to purg_wheel_fini(), at one address.
  * Invariants: [WHL-1] never early: a timer fires when now >= deadline, not before. [WHL-2] late by
  *             less than one tick, if the wheel is advanced when next_ns says. [WHL-3] fires
- *             exactly once per add, unless removed. [WHL-4] a timer sits at the level of the
- *             highest digit in which its tick and the clock's tick differ; its slot is strictly
- *             ahead of the clock's at that level. [WHL-5] a level's bitmap has a bit exactly for
- *             its non-empty slots.
- * Complexity: add, remove: O(1). next_ns: O(1). advance: O(fired + cascaded), each timer cascades
- *             at most once per level; empty time costs nothing, however long.
+ *             exactly once per add, unless removed. [WHL-4] a timer's slot at a level
+ *             begins after the clock, in the turn that the clock is in there or in the next one. It
+ *             enters the lowest such level. [WHL-5] a turn's bitmap has a bit exactly for its
+ *             non-empty slots.
+ * Complexity: add, remove, next_ns: O(levels), of which there are 8 with ticks of 1 ms. advance:
+ *             O(fired + cascaded), each timer cascades at most once per level, mostly a few at a
+ *             time before its slot begins; empty time costs nothing, however long.
  * Failure:    only making a wheel can fail. It has all levels that its clock can need from then on
- *             (8 KiB with ticks of 1 ms): adding allocates nothing.
+ *             (16 KiB with ticks of 1 ms): adding allocates nothing.
  * Misuse:     reported through purg_env.misuse before anything changed: adding a timer that is in
  *             a wheel, advancing from a callback or without budget, bad slots, ending a wheel that
  *             has timers. */
@@ -29,7 +29,7 @@
 
 #define PURG_TICK_NS_DEFAULT 1000000u /* 1 ms */
 #define PURG_SLOTS_DEFAULT 64u
-#define PURG_SLOTS_MAX 64u /* one bitmap word a level */
+#define PURG_SLOTS_MAX 64u /* one bitmap word a turn */
 #define PURG_SLOTS_MIN 8u /* so at most 22 levels */
 #define PURG_LEVELS_MAX 22u
 
@@ -46,7 +46,7 @@ struct purg_timer {
 
 struct purg_wheel_options {
     uint64_t tick_ns; /* 0: PURG_TICK_NS_DEFAULT */
-    uint32_t slots; /* per level, a power of two in [PURG_SLOTS_MIN, PURG_SLOTS_MAX]; 0: default */
+    uint32_t slots; /* per turn, a power of two in [PURG_SLOTS_MIN, PURG_SLOTS_MAX]; 0: default */
     uint64_t start_ns; /* the clock at birth */
 };
 
@@ -56,15 +56,17 @@ struct purg_wheel {
     uint64_t clock_ns; /* where that tick begins */
     uint64_t inverse; /* 2^(63 + inverse_shift) / tick_ns, rounded up */
     uint64_t near_ns; /* deadlines up to here are divided by means of it */
-    uint64_t slot_mask; /* slots of a level - 1 */
-    struct purg_link *slots; /* heads: all of level 0, then all of level 1, ... */
+    uint64_t level_mask; /* slots of both turns of a level - 1 */
+    struct purg_link *slots; /* heads: both turns of level 0, then of level 1, ... */
     size_t timers_count; /* all that are in the wheel, due and never included */
-    uint16_t bits; /* log2 of the slots of a level */
+    uint16_t bits; /* log2 of the slots of a turn */
     uint16_t inverse_shift;
-    uint32_t levels_mask; /* bit per level that has a non-empty slot */
+    uint32_t levels_count;
+    uint64_t reach_ns[PURG_LEVELS_MAX]; /* the last deadline in both turns of a level */
     struct purg_link due; /* time has come, not yet fired (budget) */
     struct purg_link never; /* PURG_NEVER: kept for purg_wheel_take_any() alone */
-    uint64_t occupied[PURG_LEVELS_MAX];
+    uint64_t turns_mask; /* bit per turn that has a non-empty slot */
+    uint64_t occupied[2 * PURG_LEVELS_MAX]; /* per turn, even ones and odd ones of a level */
     uint64_t tick_ns;
     uint64_t tick_max; /* the last tick that a 64-bit nanosecond clock can reach */
     size_t slots_size; /* of all levels, in bytes */

@@ -37,25 +37,24 @@ static inline uint64_t purg_wheel_near_tick(const struct purg_wheel *wheel, uint
 #endif
 }
 
-/* The slot of a tick that the clock has not reached. A loop, for a timer's kind mostly determines
- * its level: what the processor foresees it does not wait for. */
-static inline struct purg_link *purg_wheel_slot(const struct purg_wheel *wheel, uint64_t tick)
+/* The slot for a deadline whose tick the clock has not reached [WHL-4]. A loop, for a timer's kind
+ * mostly determines its level: what the processor foresees it does not wait for. */
+static inline struct purg_link *purg_wheel_slot(const struct purg_wheel *wheel,
+                                                uint64_t deadline_ns, uint64_t tick)
 {
-    uint64_t differs = tick ^ wheel->tick;
-    struct purg_link *level = wheel->slots;
-    while (differs > wheel->slot_mask) {
-        differs >>= wheel->bits;
-        tick >>= wheel->bits;
-        level += wheel->slot_mask + 1;
+    uint32_t level = 0;
+    while (deadline_ns > wheel->reach_ns[level]) {
+        level++;
     }
-    return level + (tick & wheel->slot_mask);
+    return &wheel->slots[((size_t)level << (wheel->bits + 1)) +
+                         ((tick >> level * wheel->bits) & wheel->level_mask)];
 }
 
 /* The list for a deadline, at most near_ns. */
 static inline struct purg_link *purg_wheel_near_list(struct purg_wheel *wheel, uint64_t deadline_ns)
 {
     if (deadline_ns <= wheel->clock_ns) { return &wheel->due; }
-    return purg_wheel_slot(wheel, purg_wheel_near_tick(wheel, deadline_ns));
+    return purg_wheel_slot(wheel, deadline_ns, purg_wheel_near_tick(wheel, deadline_ns));
 }
 
 /* Fetches for writing what purg_timer_add() with this deadline will touch: the last of its list. */
@@ -63,7 +62,7 @@ static inline void purg_wheel_prefetch(const struct purg_wheel *wheel, uint64_t 
 {
     if (deadline_ns <= wheel->clock_ns || deadline_ns > wheel->near_ns) { return; }
     uint64_t tick = purg_wheel_near_tick(wheel, deadline_ns);
-    purg_prefetch_write(purg_wheel_slot(wheel, tick)->prev);
+    purg_prefetch_write(purg_wheel_slot(wheel, deadline_ns, tick)->prev);
 }
 
 /* Fetches for writing what purg_timer_remove() will touch: the neighbours. The timer itself must

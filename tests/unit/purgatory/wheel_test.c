@@ -262,6 +262,40 @@ static void test_prefetched_list_is_where_the_timer_goes(void **state)
     }
 }
 
+#define EVEN_PER_TICK 100
+#define EVEN_TICKS 400
+
+static void on_due_nothing(struct purg_timer *timer, uint64_t now_ns)
+{
+    assert_true(timer->deadline_ns <= now_ns);
+}
+
+/* At an even rate a slot of level 1 is empty when the clock comes to it, so no tick has to move
+ * thousands of timers before it fires its own. */
+static void test_slots_are_emptied_before_the_clock_comes_to_them(void **state)
+{
+    (void)state;
+    static struct world w;
+    static struct purg_timer timers[EVEN_TICKS * EVEN_PER_TICK];
+    world_start(&w, 3); /* tick 1 ms, clock at 0 */
+    uint64_t slots = (w.wheel.level_mask + 1) / 2;
+    for (uint64_t i = 0; i < EVEN_TICKS * EVEN_PER_TICK; i++) {
+        purg_timer_init(&timers[i], on_due_nothing);
+        purg_timer_add(&w.wheel, &timers[i], (1 + i % EVEN_TICKS) * 1000000);
+    }
+    uint64_t slots_filled = 0;
+    for (uint64_t tick = 1; tick <= EVEN_TICKS; tick++) {
+        const struct purg_link *level = &w.wheel.slots[w.wheel.level_mask + 1];
+        const struct purg_link *slot = &level[tick / slots & w.wheel.level_mask];
+        if (tick % slots == 0) { assert_ptr_equal(slot, slot->next); }
+        slot = &level[(tick / slots + 2) & w.wheel.level_mask];
+        slots_filled += slot->next != slot;
+        assert_int_equal(purg_wheel_advance(&w.wheel, tick * 1000000, SIZE_MAX), EVEN_PER_TICK);
+    }
+    assert_true(slots_filled > 0);
+    world_end(&w);
+}
+
 static void test_timer_driven_by_next_fires_at_its_tick(void **state)
 {
     (void)state;
@@ -393,6 +427,7 @@ int main(void)
         cmocka_unit_test(test_adding_needs_no_memory),
         cmocka_unit_test(test_ticks_by_multiplication_are_exact),
         cmocka_unit_test(test_prefetched_list_is_where_the_timer_goes),
+        cmocka_unit_test(test_slots_are_emptied_before_the_clock_comes_to_them),
         cmocka_unit_test(test_timer_driven_by_next_fires_at_its_tick),
         cmocka_unit_test(test_budget_bounds_a_timer_that_adds_itself_again),
         cmocka_unit_test(test_timer_removed_by_another_of_its_tick_does_not_fire),
