@@ -1,9 +1,8 @@
 /* late.c - timers in real time: how late they are, and what a step costs after a long idle time.
  *
- * Place:      bench/timer. Drives an owner as the broker's loop does: step, then sleep until the
- *             moment that the step named.
- * Thread:     one. */
-#include <poll.h>
+ * Place:      bench/timer. An owner is a task of its own, as each network thread of the broker is.
+ * Thread:     the caller's makes all, the task's fires. */
+#include <stdatomic.h>
 
 #include "purgatory/common.h"
 #include "purgatory/owner.h"
@@ -18,8 +17,11 @@ struct timed {
 };
 
 struct late {
+    struct sys *sys;
+    struct purg_owner *owner;
     int64_t *late_ns;
     size_t count;
+    _Atomic int is_over;
 };
 
 /* The callbacks know no context but their timer: the program has one measurement. */
@@ -46,33 +48,45 @@ static struct purg_owner *owner_new(const struct purg_env *env, uint64_t start_n
     return owner;
 }
 
-void late_run(const struct purg_env *env, uint64_t per_second, uint64_t span_ms)
+static uint64_t late_step(void *ctx, uint64_t now_ns)
+{
+    (void)ctx;
+    if (atomic_load(&late.is_over)) { return SYS_NEVER; }
+    uint64_t next_ns = purg_owner_step(late.owner, now_ns);
+    if (next_ns == PURG_NEVER) { sys_signal_flag(late.sys, &late.is_over, 1); }
+    return next_ns;
+}
+
+/* All timers fire on a task that sleeps in a poller. */
+static void late_fire(struct sys *sys)
+{
+    struct sys_task_options options = {.name = "late", .step = late_step};
+    struct sys_task *task;
+    must(sys_poller_create(sys, &options.poller) == ERR_OK, "a poller");
+    must(sys_task_start(sys, &options, &task) == ERR_OK, "a task");
+    must(sys_wait_flag(sys, &late.is_over, SYS_NEVER), "over");
+    sys_task_stop(task);
+    sys_poller_destroy(options.poller);
+}
+
+void late_run(struct sys *sys, const struct purg_env *env, uint64_t per_second, uint64_t span_ms)
 {
     size_t count = (size_t)(per_second * span_ms / 1000);
     must(count > 0, "timers");
     struct timed *timers = malloc(count * sizeof *timers);
-    late = (struct late){.late_ns = calloc(count, sizeof *late.late_ns)};
+    late.late_ns = calloc(count, sizeof *late.late_ns);
     must(timers && late.late_ns, "memory");
     for (size_t i = 0; i < count; i++) {
         purg_timer_init(&timers[i].timer, late_due);
     }
-    struct purg_owner *owner = owner_new(env, mono_ns());
+    late.sys = sys;
+    late.owner = owner_new(env, mono_ns());
     for (size_t i = 0; i < count; i++) {
         uint64_t deadline_ns = mono_ns() + (500 + mix(i) % span_ms) * MS;
-        purg_timer_add(purg_owner_wheel(owner), &timers[i].timer, deadline_ns);
+        purg_timer_add(purg_owner_wheel(late.owner), &timers[i].timer, deadline_ns);
     }
     uint64_t start_cpu_ns = cpu_ns();
-    for (;;) {
-        uint64_t next_ns = purg_owner_step(owner, mono_ns());
-        if (next_ns == PURG_NEVER) { break; }
-        uint64_t now_ns = mono_ns();
-        if (next_ns > now_ns) {
-            uint64_t wait_ns = next_ns - now_ns;
-            struct timespec wait = {.tv_sec = (time_t)(wait_ns / SECOND),
-                                    .tv_nsec = (long)(wait_ns % SECOND)};
-            ppoll(NULL, 0, &wait, NULL);
-        }
-    }
+    late_fire(sys);
     double cpu = (double)(cpu_ns() - start_cpu_ns) / (double)count;
     must(late.count == count, "each has fired");
     qsort(late.late_ns, count, sizeof *late.late_ns, compare);
@@ -81,7 +95,7 @@ void late_run(const struct purg_env *env, uint64_t per_second, uint64_t span_ms)
            (double)late.late_ns[0] / 1e3, (double)late.late_ns[count / 2] / 1e3,
            (double)late.late_ns[count - 1 - count / 100] / 1e3,
            (double)late.late_ns[count - 1] / 1e3, cpu);
-    purg_owner_destroy(owner);
+    purg_owner_destroy(late.owner);
     free(timers);
     free(late.late_ns);
 }

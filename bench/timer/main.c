@@ -17,7 +17,7 @@ static int usage(void)
     return 2;
 }
 
-static bool run(const struct purg_env *env, int argc, char **argv)
+static bool run(struct sys *sys, const struct purg_env *env, int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "idle") == 0) {
         idle_run(env);
@@ -29,7 +29,7 @@ static bool run(const struct purg_env *env, int argc, char **argv)
     if (argc != 5) { return false; }
     uint64_t ms = strtoul(argv[4], NULL, 10);
     if (strcmp(argv[1], "late") == 0) {
-        late_run(env, number, ms);
+        late_run(sys, env, number, ms);
         return true;
     }
     bool is_hot = strcmp(argv[1], "hot") == 0;
@@ -42,7 +42,7 @@ int main(int argc, char **argv)
     struct sys *sys = sys_create();
     must(sys != NULL, "memory");
     struct purg_env env = broker_purg_env(sys);
-    int rc = run(&env, argc, argv) ? 0 : usage();
+    int rc = run(sys, &env, argc, argv) ? 0 : usage();
     sys_destroy(sys);
     return rc;
 }

@@ -21,6 +21,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 enum sys_task_state { SYS_TASK_RUNNING, SYS_TASK_NOTIFIED, SYS_TASK_SLEEPING };
 
@@ -56,6 +57,8 @@ static void *sys_task_main(void *arg)
 {
     struct sys_task *task = arg;
     sys_task_current = task;
+    /* Else the kernel wakes it up to 50 us after its deadline, to save power. */
+    (void)prctl(PR_SET_TIMERSLACK, 1UL);
     while (!atomic_load(&task->stopping)) {
         (void)atomic_exchange(&task->state, SYS_TASK_RUNNING); /* [SYS-4] before the step looks */
         if (atomic_load(&task->stopping)) { break; }
