@@ -226,6 +226,7 @@ struct gather_slot {
 };
 
 struct gather {
+    struct replica_manager *replicas;
     struct codec_scratch *scratch;
     struct purg_owner *self;
     bool is_slow; /* an append must go on from a handler: so must all that are not done */
@@ -258,16 +259,19 @@ static bool gather_append_slot(const struct gather *g, const struct gather_slot 
     return !is_slow;
 }
 
-/* Appends what is gathered. No lock is held between: the watermarks move, who waits is woken. */
+/* Appends what is gathered; then, with no lock held, wakes who waits for the watermarks that moved. */
 static void gather_append(struct gather *g)
 {
+    struct purg_key moved[PRODUCE_GATHER_PARTITIONS];
+    size_t moved_count = 0;
     bool is_slow = false;
     for (size_t i = 0; i < g->count; i++) {
         struct partition *p = partition_ref(g->slots[i].partition);
         if (!gather_append_slot(g, &g->slots[i])) { is_slow = true; }
-        partition_advance(p, g->self);
+        if (partition_raise(p)) { moved[moved_count++] = partition_key(p); }
         partition_unref(p);
     }
+    replica_wake(g->replicas, g->self, moved, moved_count);
     g->count = 0;
     g->is_slow = g->is_slow || is_slow;
 }
@@ -586,6 +590,7 @@ enum net_verdict api_produce(struct api_call *call)
 void produce_flush(struct api *api, const struct net_turn *turn, uint64_t now_ns)
 {
     struct gather g; /* only what is counted is initialised */
+    g.replicas = api->options.replicas;
     g.scratch = api_scratch_take(api);
     g.self = turn->first->self;
     g.is_slow = false;

@@ -205,8 +205,7 @@ static enum verdict try_until_settled(struct purg_op *op, uint32_t drop)
     }
 }
 
-/* What ending it will touch first. */
-static void op_prefetch(const struct purg_op *op)
+void purg_op_prefetch(const struct purg_op *op)
 {
     uintptr_t nodes = (uintptr_t)op->nodes;
     for (uint32_t i = 0; i < op->nodes_count && i < NODES_AHEAD; i++) {
@@ -217,7 +216,7 @@ static void op_prefetch(const struct purg_op *op)
 
 bool purg_op_check(struct purg_op *op, struct purg_owner *self)
 {
-    op_prefetch(op);
+    purg_op_prefetch(op);
     enum verdict verdict = try_until_settled(op, REF);
     if (verdict == VERDICT_WAITS) { return false; /* no reference any more */ }
     if (verdict == VERDICT_WON) { purg_unlink_all(op); } /* [OP-5] */
@@ -267,7 +266,7 @@ bool purg_op_cancel(struct purg_op *op, struct purg_owner *self, enum purg_reaso
         purg_misuse(purg_owner_env(op->owner), "purg_op_cancel: not a reason for a cancel");
     }
     if (!purg_op_is_parked(op)) { return false; }
-    op_prefetch(op);
+    purg_op_prefetch(op);
     purg_refuse_locked(op->purgatory, "purg_op_cancel: called under a shard's lock");
     bool is_parking;
     if (!purg_op_begin_end(op, reason, &is_parking)) { return false; }

@@ -10,7 +10,7 @@
 #include "purgatory/wheel_int.h"
 
 #define WALK_BATCH 32
-#define KEYS_AHEAD 8 /* whose lines are fetched at a time */
+#define KEYS_AHEAD 16 /* whose lines are fetched at a time */
 
 void purg_refuse_locked(const struct purgatory *purgatory, const char *what)
 {
@@ -291,31 +291,59 @@ static __attribute__((noinline)) size_t walk_all(struct walk *walk, struct purg_
     return ended;
 }
 
-size_t purg_check(struct purgatory *purgatory, struct purg_owner *self, struct purg_key key)
+void purg_prefetch(const struct purgatory *purgatory, struct purg_key key)
 {
-    purg_refuse_locked(purgatory, "purg_check: called under a shard's lock");
     uint64_t hash = hash_of(purgatory, &key);
+    shard_prefetch(shard_of(purgatory, hash), hash);
+}
+
+static size_t check_one(struct purgatory *purgatory, struct purg_owner *self,
+                        const struct purg_key *key, uint64_t hash)
+{
     struct shard *shard = shard_of(purgatory, hash);
-    shard_prefetch(shard, hash);
-    purg_lock(&purgatory->env,
-              &shard->lock); /* [OP-8] also when nobody watches: orders us and a link */
-    struct purg_watch_node **slot = shard_find(shard, hash, &key);
+    /* [OP-8] also when nobody watches: orders us and a link */
+    purg_lock(&purgatory->env, &shard->lock);
+    struct purg_watch_node **slot = shard_find(shard, hash, key);
     if (shard->spilled || (slot && node_next(*slot) != *slot)) {
         struct walk walk;
         walk.purgatory = purgatory;
         walk.self = self;
-        walk.key = &key;
+        walk.key = key;
         walk.hash = hash;
         walk.shard = shard;
         walk.is_cancel = false;
         walk.reason = PURG_EVENT;
         return walk_all(&walk, slot);
     }
-    /* The usual case: nobody, or one operation (and no marker, for that is never alone). */
+    /* The usual case: nobody, or one operation; a marker is never alone. */
     struct purg_op *op = slot ? (*slot)->op : NULL;
     bool is_mine = op && purg_op_begin_check(op);
     purg_unlock(&purgatory->env, &shard->lock);
     return is_mine && purg_op_check(op, self);
+}
+
+size_t purg_check(struct purgatory *purgatory, struct purg_owner *self, struct purg_key key)
+{
+    purg_refuse_locked(purgatory, "purg_check: called under a shard's lock");
+    uint64_t hash = hash_of(purgatory, &key);
+    shard_prefetch(shard_of(purgatory, hash), hash);
+    return check_one(purgatory, self, &key, hash);
+}
+
+size_t purg_check_many(struct purgatory *purgatory, struct purg_owner *self,
+                       const struct purg_key *keys, size_t keys_count)
+{
+    purg_refuse_locked(purgatory, "purg_check_many: called under a shard's lock");
+    uint64_t hashes[KEYS_AHEAD];
+    size_t ended = 0;
+    size_t ahead;
+    for (size_t at = 0; at < keys_count; at += ahead) {
+        ahead = keys_hash(purgatory, &keys[at], keys_count - at, hashes);
+        for (size_t i = 0; i < ahead; i++) {
+            ended += check_one(purgatory, self, &keys[at + i], hashes[i]);
+        }
+    }
+    return ended;
 }
 
 size_t purg_cancel_key(struct purgatory *purgatory, struct purg_owner *self, struct purg_key key,

@@ -79,6 +79,16 @@ purg_try_complete_else_watch(struct purgatory *purgatory, struct purg_owner *sel
 PURG_API size_t purg_check(struct purgatory *purgatory, struct purg_owner *self,
                            struct purg_key key);
 
+/* The same for several keys, in any order, and faster than one after the other: what one key needs
+ * from memory is fetched while another one is treated. For a loop's turn, or an event that
+ * concerns many. O(watchers of the keys). */
+PURG_API size_t purg_check_many(struct purgatory *purgatory, struct purg_owner *self,
+                                const struct purg_key *keys, size_t keys_count);
+
+/* A hint, without effect but on time: 'key' will soon be checked or watched. Fetches what that will
+ * need while the caller still decodes, reads or appends. O(1), no lock. */
+PURG_API void purg_prefetch(const struct purgatory *purgatory, struct purg_key key);
+
 /* Ends every operation that watches 'key', whatever try_complete would say. Publish the state that
  * makes try_complete answer true first: then an operation that is being parked at this moment and
  * misses the walk is caught by its second try. 'reason' is any but PURG_EXPIRED. Returns how many

@@ -67,10 +67,17 @@ void partition_append(struct partition *p, struct log_append_args *const args[],
     log_append(p->log, args, out, count);
 }
 
+void replica_wake(struct replica_manager *m, struct purg_owner *self, const struct purg_key *keys,
+                  size_t count)
+{
+    purg_check_many(m->fetch, self, keys, count);
+    purg_check_many(m->produce, self, keys, count);
+}
+
 void partition_check(struct partition *p, struct purg_owner *self)
 {
-    purg_check(p->manager->fetch, self, partition_key(p));
-    purg_check(p->manager->produce, self, partition_key(p));
+    struct purg_key key = partition_key(p);
+    replica_wake(p->manager, self, &key, 1);
 }
 
 /* Raises *hw to target; false when it was there already, [REP-1]. */
@@ -86,14 +93,19 @@ static bool hw_raise(_Atomic int64_t *hw, int64_t target)
     return false;
 }
 
-void partition_advance(struct partition *p, struct purg_owner *self)
+bool partition_raise(struct partition *p)
 {
     /* [REP-3]: under group only what is on the device is readable and acknowledged. */
     bool is_group = p->manager->options.flush_policy == LOG_FLUSH_GROUP;
     int64_t target = is_group ? log_synced(p->log) : log_leo(p->log);
-    if (!hw_raise(&p->hw, target)) { return; }
+    if (!hw_raise(&p->hw, target)) { return false; }
     log_set_hw(p->log, target);
-    partition_check(p, self);
+    return true;
+}
+
+void partition_advance(struct partition *p, struct purg_owner *self)
+{
+    if (partition_raise(p)) { partition_check(p, self); }
 }
 
 static void partition_set_state(struct partition *p, enum partition_state state)

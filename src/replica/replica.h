@@ -169,6 +169,11 @@ void partition_append(struct partition *p, struct log_append_args *const args[],
 /* Moves the high watermark to where the flush policy allows and wakes who waits for it. self:
  * purgatory's. No lock held. */
 void partition_advance(struct partition *p, struct purg_owner *self);
+/* The same in two steps, for several partitions: raise answers whether the watermark moved; then
+ * wake looks after all who wait for those that did, given by their keys. No lock held. */
+NODISCARD bool partition_raise(struct partition *p);
+void replica_wake(struct replica_manager *m, struct purg_owner *self, const struct purg_key *keys,
+                  size_t count);
 /* The log start moved or the state changed: whoever waits looks again. */
 void partition_check(struct partition *p, struct purg_owner *self);
 
