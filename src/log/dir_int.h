@@ -116,6 +116,7 @@ NODISCARD enum err manifest_load(struct logdir *dir);
 
 /* ---- identity (identity.c) ---- */
 
+/* Its name is durable with the next sync of the directory: that of [DIR-2]. */
 NODISCARD enum err identity_write(struct sys *sys, const char *path,
                                   const struct logdir_identity *id);
 NODISCARD enum err partition_metadata_read(struct log *log, struct uuid *topic_id);

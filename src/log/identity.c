@@ -101,8 +101,7 @@ enum err identity_write(struct sys *sys, const char *path, const struct logdir_i
     CHECK(n > 0 && (size_t)n < sizeof file);
     n = snprintf(text, sizeof text, "#\ncluster.id=%s\ndirectory.id=%s\nnode.id=%d\nversion=1\n",
                  id->cluster_id, uuid_format(id->directory_id, uuid), id->node_id);
-    enum err e = smallfile_write(sys, file, slice_of(text, (size_t)n), SMALLFILE_DURABLE);
-    return e ? e : sys_dir_sync(sys, path);
+    return smallfile_write(sys, file, slice_of(text, (size_t)n), SMALLFILE_DURABLE);
 }
 
 enum err partition_metadata_read(struct log *log, struct uuid *topic_id)

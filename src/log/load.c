@@ -293,11 +293,25 @@ static enum err read_side_files(struct load *l)
     return ERR_OK;
 }
 
+/* True when checkpoints would say what their absence says. */
+static bool is_bare(const struct load *l)
+{
+    return l->dir->logs_count == 0 && l->marks.count == 0 && l->recovery_points.count == 0 &&
+           l->starts.count == 0 && l->hws.count == 0;
+}
+
+/* Marks that say that this directory is ours, and nothing of any log. */
+static enum err found_marks(struct logdir *dir)
+{
+    enum err e = marks_fold(&dir->marks, NULL, 0, marks_generation(&dir->marks));
+    return e ? e : sys_dir_sync(dir->sys, dir->path);
+}
+
 /* On a full disk the next start finds the old ones and recovers the same again: reading and
  * deleting, which makes room, need no checkpoint. */
-static enum err checkpoint_after_recovery(struct logdir *dir)
+static enum err checkpoint_after_recovery(struct logdir *dir, bool is_new)
 {
-    enum err e = logdir_checkpoint(dir, true);
+    enum err e = is_new ? found_marks(dir) : logdir_checkpoint(dir, true);
     if (e != ERR_NOSPACE) { return e; }
     log_warn(dir->options.logger, LOGGER_DIR, "%s is full: no checkpoints were written", dir->path);
     return ERR_OK;
@@ -312,7 +326,7 @@ enum err logdir_load(struct logdir *dir)
     dir->stats.was_clean = e == ERR_OK && load_clean(dir, is_ours) == ERR_OK;
     e = unlink_if(dir, LOGDIR_MARKER);
     if (!e) { e = unlink_if(dir, LOGDIR_MANIFEST); }
-    if (!e) { e = sys_dir_sync(dir->sys, dir->path); } /* [DIR-2] */
+    if (!e) { e = sys_dir_sync(dir->sys, dir->path); } /* [DIR-2]; meta.properties' name as well */
     if (e) { return e; }
     map_init(&l.marks);
     map_init(&l.recovery_points);
@@ -321,9 +335,10 @@ enum err logdir_load(struct logdir *dir)
     if (!dir->stats.was_clean) { e = read_side_files(&l); }
     if (!e) { e = sys_dir_list(dir->sys, dir->path, list_entry, &l); }
     if (!e) { e = load_all(&l); }
+    bool is_new = is_bare(&l);
     load_fini(&l);
     if (!e) { e = marks_open(&dir->marks); }
-    if (!e && !dir->stats.was_clean) { e = checkpoint_after_recovery(dir); }
+    if (!e && !dir->stats.was_clean) { e = checkpoint_after_recovery(dir, is_new); }
     dir->stats.logs_count = dir->logs_count;
     return e;
 }

@@ -298,11 +298,16 @@ static enum err journal_make_dirs(struct journal *j, const char *parent)
 {
     enum err e = sys_dir_create(j->sys, parent);
     if (e && e != ERR_EXISTS) { return e; }
-    e = sys_parent_sync(j->sys, parent);
-    if (e) { return e; }
     e = sys_dir_create(j->sys, j->dir);
-    if (e && e != ERR_EXISTS) { return e; }
-    return sys_dir_sync(j->sys, parent);
+    return e == ERR_EXISTS ? ERR_OK : e;
+}
+
+/* The names above the file's, which an earlier start may have made shortly before a crash. After
+ * the file's own, whose sync has mostly taken them along. */
+static enum err journal_sync_dirs(struct journal *j, const char *parent)
+{
+    enum err e = sys_dir_sync(j->sys, parent);
+    return e ? e : sys_parent_sync(j->sys, parent);
 }
 
 enum err journal_open(const struct journal_options *options, struct journal **out,
@@ -328,6 +333,7 @@ enum err journal_open(const struct journal_options *options, struct journal **ou
     if (!e) { e = sys_dir_list(j->sys, j->dir, on_file, files); }
     if (!e) { e = journal_load_snapshot(j, files, &loaded); }
     if (!e) { e = journal_load_logs(j, files, &loaded); }
+    if (!e) { e = journal_sync_dirs(j, options->dir); }
     if (e) { goto fail; }
     journal_remove_old(j, files);
     mem_free(files);

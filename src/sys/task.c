@@ -59,6 +59,7 @@ static void *sys_task_main(void *arg)
     sys_task_current = task;
     /* Else the kernel wakes it up to 50 us after its deadline, to save power. */
     (void)prctl(PR_SET_TIMERSLACK, 1UL);
+    (void)pthread_setname_np(pthread_self(), task->name); /* A name is a comfort only. */
     while (!atomic_load(&task->stopping)) {
         (void)atomic_exchange(&task->state, SYS_TASK_RUNNING); /* [SYS-4] before the step looks */
         if (atomic_load(&task->stopping)) { break; }
@@ -83,7 +84,6 @@ static enum err sys_task_spawn(struct sys_task *task)
     rc = pthread_sigmask(SIG_SETMASK, &before, NULL);
     CHECK(rc == 0);
     if (spawned != 0) { return ERR_LIMIT; }
-    (void)pthread_setname_np(task->thread, task->name); /* A name is a comfort only. */
     return ERR_OK;
 }
 

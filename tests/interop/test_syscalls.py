@@ -241,5 +241,65 @@ class OsTrace(TraceCase):
         self.assertEqual([], [call for call in copied if int(call.text.rsplit("=", 1)[1]) > 4096])
 
 
+@unittest.skipIf(fixture.is_kafka() or shutil.which("strace") is None, "needs Barnabas and strace")
+class StartTrace(unittest.TestCase):
+    """A start with a directory that is not there yet: names count, and each sync costs a millisecond."""
+
+    SYNCS_MAX = 10
+    MADE = re.compile(r'(?:mkdir\("([^"]*)"|openat\([^"]*"([^"]*)", [A-Z_|]*O_CREAT|rename\("[^"]*", "([^"]*)")')
+
+    def trace(self):
+        folder = fixture.scratch("start-")
+        self.addCleanup(shutil.rmtree, folder, True)
+        trace_path, self.logs = f"{folder}/trace", f"{folder}/new/logs"
+        program = os.environ.get("BARNABAS_BIN") or os.path.join(fixture.ROOT, "build/release/barnabas")
+        calls = "trace=mkdir,openat,rename,fsync,fdatasync,syncfs,write"
+        command = ["strace", "-D", "-f", "-ttt", "-y", "-s", "4096", "-o", trace_path, "-e", calls, program, "serve",
+                   "--override", f"listeners=PLAINTEXT://127.0.0.1:{fixture.free_port()}",
+                   "--override", f"log.dirs={self.logs}"]
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL) as process:
+            fixture.RUNNING.append(process)
+            for line in process.stdout:
+                if b"Kafka Server started" in line:
+                    break
+            process.terminate()
+            process.wait(20)
+        for _ in range(500):  # strace ends after it
+            with open(trace_path, encoding="utf-8", errors="replace") as source:
+                if re.search(rf"(?m)^{process.pid} .*exited with", source.read()):
+                    break
+            time.sleep(0.01)
+        calls = parse(trace_path)
+        started = next((i for i, call in enumerate(calls) if "Kafka Server started" in call.text), None)
+        if started is None:
+            self.skipTest("strace may not trace")
+        return calls[:started]
+
+    def test_every_name_is_synced_before_it_has_started(self):
+        calls = self.trace()
+        made = {}
+        for call in calls:
+            found = self.MADE.search(call.text)
+            path = found and next(filter(None, found.groups()))
+            if path and call.text.rstrip().rsplit("= ", 1)[-1][0] != "-" and not path.endswith((".tmp", ".lock")):
+                if path.startswith(os.path.dirname(self.logs)):
+                    made[path] = call  # the last time
+        for name in ("", "/meta.properties", "/synced-marks", "/__cluster_metadata-0",
+                     "/__cluster_metadata-0/00000000000000000000.log"):
+            self.assertIn(self.logs + name, made)
+        self.assertIn(os.path.dirname(self.logs), made)
+        for path, call in made.items():
+            self.assertTrue(any(sync.name == "fsync" and sync.file == os.path.dirname(path) and sync.start > call.end
+                                for sync in calls), f"the name {path} was not synced")
+            if call.name == "rename":
+                self.assertTrue(any(sync.name == "fdatasync" and sync.file == f"{path}.tmp" and sync.end < call.start
+                                    for sync in calls), f"{path} was not synced before it got its name")
+
+    def test_it_costs_few_syncs(self):
+        syncs = [call for call in self.trace() if call.name in (*SYNCS, "syncfs")]
+        self.assertLessEqual(len(syncs), self.SYNCS_MAX, syncs)  # one of them for new/
+
+
 if __name__ == "__main__":
     unittest.main()
