@@ -100,6 +100,12 @@ def window_cpu_rows(figures):
             for keys in run.KEYS for count in run.OUTSTANDING]
 
 
+def single_rows(figures):
+    return [figures.row(f"{keys} key{'s' * (keys > 1)}, {outstanding_name(count)}, 1 thread", "op/s",
+                        f"window-{keys}k-{count}-1t-single", "ops_s")
+            for keys in run.KEYS for count in run.OUTSTANDING]
+
+
 def shape_rows(figures):
     """Our side against itself: what a second thread gives, what a hundredfold number costs."""
     rows = []
@@ -264,11 +270,16 @@ def write(bench, options, seconds):
              f"{' --quick' if options.quick else ''}`.", ""]
     lines += verdicts(every) + method(bench, options, seconds)
     lines += section("Insert, then complete by key",
-                     ["A number of operations is outstanding; each turn completes the oldest by an"
-                      " event on one of its keys and parks a new one. Delays are 30 to 60 s."],
+                     ["A number of operations is outstanding; a turn of the loop completes the 16"
+                      " oldest, each by an event on one of its keys, and parks 16 new ones. Ours"
+                      " tells the library what a loop knows of a turn (`purg_check_many`,"
+                      " `purg_prefetch`), as the broker does. Delays are 30 to 60 s."],
                      window)
     lines += curves(figures, options) + ratios([*window, *arrivals], options)
-    lines += section("The same: processor time of all threads",
+    lines += section("The same, one after the other",
+                     ["A turn of one event and one new operation: nothing is known before, and"
+                      " each miss of a cache is waited for."], single_rows(figures))
+    lines += section("In turns of 16: processor time of all threads",
                      ["Kafka's reaper, collector and compiler run beside its caller."],
                      window_cpu_rows(figures))
     lines += section("The shape of ours", ["Our own figures against each other."], shape,

@@ -32,6 +32,7 @@ REPEAT_UNTIL_S = 480  # afterwards noisy legs are not repeated, so that a run en
 KEYS = (1, 3)
 OUTSTANDING = (128, 10_000, 100_000, 1_000_000)
 THREADS = (1, 2)
+TURNS = {"": 16, "-single": 1}  # events that a loop has read when it starts to treat them
 TIMERS = (10_000, 100_000, 1_000_000)
 # The redesign's two cases: p50 and p75 of the completion times in ms.
 ARRIVALS = {"low": (20, 60), "high": (200, 400)}
@@ -142,10 +143,10 @@ class Bench:
         span_ms = 100 if self.options.quick else 450
         for keys in KEYS:
             for outstanding in OUTSTANDING:
-                for threads in THREADS:
-                    case = f"window-{keys}k-{outstanding}-{threads}t"
+                for threads, name in [*((count, "") for count in THREADS), (1, "-single")]:
+                    case = f"window-{keys}k-{outstanding}-{threads}t{name}"
                     if self.wanted(case):
-                        args = ["window", keys, outstanding, threads, span_ms]
+                        args = ["window", keys, outstanding, threads, span_ms, TURNS[name]]
                         self.leg("kafka", "kafka", case, pair, args)
                         self.leg("purgatory", "ours", case, pair, args)
 
@@ -231,7 +232,9 @@ class Bench:
         for _ in range(rounds):
             for keys in KEYS:
                 for threads in THREADS:
-                    self.java.leg(["window", str(keys), "1000", str(threads), str(span_ms)])
+                    for turn in TURNS.values():
+                        self.java.leg(["window", str(keys), "1000", str(threads), str(span_ms // 2),
+                                       str(turn)])
             for args in (self.arrivals_args("low", 100_000, span_ms / 1000),
                          ["hot", "kafka", 1000, span_ms], ["fifo", "kafka", 1000, span_ms],
                          ["late", "kafka", 100_000, span_ms]):

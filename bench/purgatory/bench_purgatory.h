@@ -12,7 +12,10 @@ struct window_options {
     uint64_t outstanding; /* of all threads */
     unsigned threads;
     uint64_t run_ns;
+    size_t turn; /* so many events, then as many new operations; at most WINDOW_STEP_EVERY */
 };
+
+#define WINDOW_STEP_EVERY 16 /* events between two steps of the owner */
 
 void window_run(const struct window_options *options);
 

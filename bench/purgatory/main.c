@@ -11,7 +11,7 @@
 
 static int usage(void)
 {
-    fputs("usage: bench_purgatory [--pthread] window KEYS OUTSTANDING THREADS MS\n"
+    fputs("usage: bench_purgatory [--pthread] window KEYS OUTSTANDING THREADS MS TURN\n"
           "       bench_purgatory [--pthread] arrivals P50_MS P75_MS PER_SECOND COUNT TIMEOUT_MS "
           "KEYS KEY_SPACE\n",
           stderr);
@@ -20,12 +20,13 @@ static int usage(void)
 
 static int run(const struct purg_env *env, int argc, char **argv)
 {
-    if (argc == 5 && strcmp(argv[0], "window") == 0) {
+    if (argc == 6 && strcmp(argv[0], "window") == 0) {
         window_run(&(struct window_options){.env = *env,
                                             .keys = strtoul(argv[1], NULL, 10),
                                             .outstanding = strtoul(argv[2], NULL, 10),
                                             .threads = (unsigned)strtoul(argv[3], NULL, 10),
-                                            .run_ns = strtoul(argv[4], NULL, 10) * MS});
+                                            .run_ns = strtoul(argv[4], NULL, 10) * MS,
+                                            .turn = strtoul(argv[5], NULL, 10)});
         return 0;
     }
     if (argc == 8 && strcmp(argv[0], "arrivals") == 0) {

@@ -4,9 +4,11 @@
  * Thread:     one lane a thread, each with an owner and an equal part of the outstanding
  *             operations; all share one purgatory.
  *
- * Each turn publishes that the oldest operation may be answered, sends an event to one of its keys
- * (which ends it: on_complete is part of the price) and parks a new one. Every STEP_EVERY turns the
- * lane reads the clock and steps its owner, as a broker's loop does. Delays are 30 to 60 s, so no
+ * A turn publishes that the oldest operations may be answered, sends an event to one key of each
+ * (which ends it: on_complete is part of the price) and parks as many new ones. Every STEP_EVERY
+ * events the lane reads the clock and steps its owner, as a broker's loop does. So a turn of
+ * STEP_EVERY is what a loop does that has read what has arrived: it knows the keys to come and
+ * tells the library; a turn of one is one event after the other. Delays are 30 to 60 s, so no
  * deadline comes. Operations lie in one slab that is reused in order, as the broker's do. */
 #include <pthread.h>
 #include <stdalign.h>
@@ -19,12 +21,12 @@
 
 #define KEYS_MAX 3
 #define LANES_MAX 16
-#define STEP_EVERY 16
+#define STEP_EVERY WINDOW_STEP_EVERY
 
 struct item {
     struct purg_op op; /* first */
     _Atomic(bool) is_ready;
-    alignas(64) struct purg_watch_node nodes[]; /* a line each */
+    struct purg_watch_node nodes[];
 };
 
 struct window {
@@ -104,6 +106,34 @@ static void park(const struct lane *lane, struct purg_owner *owner, struct item 
          "parked");
 }
 
+/* Where a lane is in its operations and in the slab. */
+struct place {
+    uint64_t oldest, serial; /* the next to be completed, the next to be parked */
+    uint64_t oldest_index, next_index;
+};
+
+static void turn(struct lane *lane, struct purg_owner *owner, const struct slab *slab,
+                 struct place *at, uint64_t now_ns)
+{
+    const struct window_options *options = lane->window->options;
+    struct purgatory *purgatory = lane->window->purgatory;
+    struct purg_key events[STEP_EVERY];
+    for (size_t i = 0; i < options->turn; i++, at->oldest++) {
+        atomic_store_explicit(&item_at(slab, at->oldest_index)->is_ready, true,
+                              memory_order_relaxed);
+        at->oldest_index = index_after(slab, at->oldest_index);
+        events[i] = key_of(lane, at->oldest, at->oldest % options->keys);
+        for (size_t k = 0; k < options->keys; k++) {
+            purg_prefetch(purgatory, key_of(lane, at->serial + i, k));
+        }
+    }
+    lane->completed += purg_check_many(purgatory, owner, events, options->turn);
+    for (size_t i = 0; i < options->turn; i++, at->serial++) {
+        park(lane, owner, item_at(slab, at->next_index), at->serial, now_ns);
+        at->next_index = index_after(slab, at->next_index);
+    }
+}
+
 /* Turns until the time is over. */
 static void lane_run(struct lane *lane, struct purg_owner *owner, const struct slab *slab,
                      uint64_t outstanding)
@@ -113,26 +143,17 @@ static void lane_run(struct lane *lane, struct purg_owner *owner, const struct s
     uint64_t start_ns = mono_ns();
     uint64_t now_ns = start_ns;
     uint64_t end_ns = start_ns + window->options->run_ns;
-    uint64_t serial = outstanding;
-    uint64_t oldest_index = 0;
-    uint64_t next_index = outstanding;
+    struct place at = {.serial = outstanding, .next_index = outstanding};
     while (now_ns < end_ns) {
-        for (size_t i = 0; i < STEP_EVERY; i++, serial++) {
-            uint64_t oldest = serial - outstanding;
-            atomic_store_explicit(&item_at(slab, oldest_index)->is_ready, true,
-                                  memory_order_relaxed);
-            lane->completed += purg_check(window->purgatory, owner,
-                                          key_of(lane, oldest, oldest % window->options->keys));
-            park(lane, owner, item_at(slab, next_index), serial, now_ns);
-            oldest_index = index_after(slab, oldest_index);
-            next_index = index_after(slab, next_index);
+        for (size_t i = 0; i < STEP_EVERY; i += window->options->turn) {
+            turn(lane, owner, slab, &at, now_ns);
         }
         now_ns = mono_ns();
         purg_owner_step(owner, now_ns);
     }
     lane->cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - start_cpu_ns;
     lane->elapsed_ns = now_ns - start_ns;
-    lane->turns = serial - outstanding;
+    lane->turns = at.oldest;
 }
 
 static void *lane_main(void *arg)
@@ -165,6 +186,9 @@ void window_run(const struct window_options *options)
     unsigned count = options->threads;
     must(count > 0 && count <= LANES_MAX && options->keys > 0 && options->keys <= KEYS_MAX,
          "1 to 16 threads, 1 to 3 keys");
+    must(options->turn > 0 && STEP_EVERY % options->turn == 0 &&
+             options->outstanding / count >= options->turn,
+         "a turn that divides 16, and not more than are outstanding");
     struct window window = {.options = options};
     window.purgatory = purg_create(&options->env, &(struct purg_options){.shards = 0});
     must(window.purgatory && pthread_barrier_init(&window.start, NULL, count) == 0, "memory");

@@ -297,8 +297,10 @@ void purg_prefetch(const struct purgatory *purgatory, struct purg_key key)
     shard_prefetch(shard_of(purgatory, hash), hash);
 }
 
-static size_t check_one(struct purgatory *purgatory, struct purg_owner *self,
-                        const struct purg_key *key, uint64_t hash)
+/* Checks a key up to where its only watcher, the usual case, is held for this thread; that is
+ * returned, for purg_op_check(). More than one are checked here, and *ended counts them. */
+static struct purg_op *check_begin(struct purgatory *purgatory, struct purg_owner *self,
+                                   const struct purg_key *key, uint64_t hash, size_t *ended)
 {
     struct shard *shard = shard_of(purgatory, hash);
     /* [OP-8] also when nobody watches: orders us and a link */
@@ -313,13 +315,13 @@ static size_t check_one(struct purgatory *purgatory, struct purg_owner *self,
         walk.shard = shard;
         walk.is_cancel = false;
         walk.reason = PURG_EVENT;
-        return walk_all(&walk, slot);
+        *ended += walk_all(&walk, slot);
+        return NULL;
     }
-    /* The usual case: nobody, or one operation; a marker is never alone. */
-    struct purg_op *op = slot ? (*slot)->op : NULL;
-    bool is_mine = op && purg_op_begin_check(op);
+    struct purg_op *op = slot ? (*slot)->op : NULL; /* no marker: one is never alone */
+    if (op && !purg_op_begin_check(op)) { op = NULL; }
     purg_unlock(&purgatory->env, &shard->lock);
-    return is_mine && purg_op_check(op, self);
+    return op;
 }
 
 size_t purg_check(struct purgatory *purgatory, struct purg_owner *self, struct purg_key key)
@@ -327,7 +329,36 @@ size_t purg_check(struct purgatory *purgatory, struct purg_owner *self, struct p
     purg_refuse_locked(purgatory, "purg_check: called under a shard's lock");
     uint64_t hash = hash_of(purgatory, &key);
     shard_prefetch(shard_of(purgatory, hash), hash);
-    return check_one(purgatory, self, &key, hash);
+    size_t ended = 0;
+    struct purg_op *op = check_begin(purgatory, self, &key, hash, &ended);
+    return op ? purg_op_check(op, self) : ended;
+}
+
+/* Operations with several keys wait until the lines of these keys are on their way too. */
+static size_t check_ahead(struct purgatory *purgatory, struct purg_owner *self,
+                          const struct purg_key *keys, const uint64_t *hashes, size_t count)
+{
+    struct purg_op *ops[KEYS_AHEAD];
+    size_t ops_count = 0;
+    size_t ended = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct purg_op *op = check_begin(purgatory, self, &keys[i], hashes[i], &ended);
+        if (!op) { continue; }
+        if (op->nodes_count == 1) {
+            ended += purg_op_check(op, self);
+        } else {
+            purg_op_prefetch(op);
+            ops[ops_count++] = op;
+        }
+    }
+    uint64_t others[KEYS_AHEAD];
+    for (size_t i = 0; i < ops_count; i++) {
+        nodes_hash(purgatory, ops[i]->nodes, ops[i]->nodes_count, others);
+    }
+    for (size_t i = 0; i < ops_count; i++) {
+        ended += purg_op_check(ops[i], self);
+    }
+    return ended;
 }
 
 size_t purg_check_many(struct purgatory *purgatory, struct purg_owner *self,
@@ -339,9 +370,7 @@ size_t purg_check_many(struct purgatory *purgatory, struct purg_owner *self,
     size_t ahead;
     for (size_t at = 0; at < keys_count; at += ahead) {
         ahead = keys_hash(purgatory, &keys[at], keys_count - at, hashes);
-        for (size_t i = 0; i < ahead; i++) {
-            ended += check_one(purgatory, self, &keys[at + i], hashes[i]);
-        }
+        ended += check_ahead(purgatory, self, &keys[at], hashes, ahead);
     }
     return ended;
 }

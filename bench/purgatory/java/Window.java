@@ -37,14 +37,16 @@ final class Window {
     private final int keys;
     private final int outstanding; // of one thread
     private final long runNs;
+    private final int turn; // so many events, then as many new operations
     private final CyclicBarrier barrier;
     private long startCpuNs;
     private long usedCpuNs; // between the barrier's first trip and its second
 
-    private Window(int keys, int outstanding, int threads, long runNs) {
+    private Window(int keys, int outstanding, int threads, long runNs, int turn) {
         this.keys = keys;
         this.outstanding = outstanding;
         this.runNs = runNs;
+        this.turn = turn;
         this.barrier = new CyclicBarrier(threads, () -> {
             usedCpuNs = Common.cpuNs() - startCpuNs;
             startCpuNs = Common.cpuNs();
@@ -71,19 +73,26 @@ final class Window {
             return item;
         }
 
+        private void turn(Item[] items, long serial) {
+            long oldest = serial - outstanding;
+            for (int i = 0; i < turn; i++) {
+                Item item = items[(int) ((oldest + i) % outstanding)];
+                item.isReady = true;
+                purgatory.checkAndComplete(new Key(number, oldest + i, (oldest + i) % keys));
+                Common.must(item.isCompleted(), "each event ended its operation");
+            }
+            for (int i = 0; i < turn; i++) {
+                items[(int) ((serial + i) % outstanding)] = park(serial + i);
+            }
+        }
+
         private void turnUntilOver(Item[] items) {
             long serial = outstanding;
             long startNs = System.nanoTime();
             long nowNs = startNs;
             while (nowNs - startNs < runNs) {
-                for (int i = 0; i < STEP_EVERY; i++, serial++) {
-                    long oldest = serial - outstanding;
-                    int slot = (int) (oldest % outstanding);
-                    Item item = items[slot];
-                    item.isReady = true;
-                    purgatory.checkAndComplete(new Key(number, oldest, oldest % keys));
-                    Common.must(item.isCompleted(), "each event ended its operation");
-                    items[slot] = park(serial);
+                for (int i = 0; i < STEP_EVERY; i += turn, serial += turn) {
+                    turn(items, serial);
                 }
                 nowNs = System.nanoTime();
             }
@@ -112,7 +121,7 @@ final class Window {
         int threads = Integer.parseInt(words[3]);
         int outstanding = Integer.parseInt(words[2]) / threads;
         Window window = new Window(Integer.parseInt(words[1]), outstanding, threads,
-                Long.parseLong(words[4]) * Common.MS);
+                Long.parseLong(words[4]) * Common.MS, Integer.parseInt(words[5]));
         Lane[] lanes = new Lane[threads];
         for (int i = 0; i < threads; i++) {
             lanes[i] = window.new Lane(i);
