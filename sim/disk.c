@@ -312,10 +312,19 @@ static uint64_t sim_sync_ns(const struct sim_disk *d)
     return min + sim_below(sim_world, max - min + 1);
 }
 
+void sim_check_log_lock(void)
+{
+    const struct sim_fiber *f = sim_world->fiber;
+    for (unsigned i = 0; f && i < f->held_count; i++) {
+        CHECKF(f->held[i] != SYS_RANK_LOG, "%s works on files under a log's lock", f->name);
+    }
+}
+
 enum err sim_disk_call(struct sim_disk *d, enum sim_call kind)
 {
     struct sim_counts *counts = &sim_world->counts;
     bool fails = false;
+    if (kind != SIM_CALL_WRITE) { sim_check_log_lock(); }
     switch (kind) {
     case SIM_CALL_WRITE:
         counts->writes++;

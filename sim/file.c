@@ -45,6 +45,7 @@ enum err sys_file_open(struct sys *sys, const char *path, unsigned flags, struct
     *out = NULL;
     struct sim_process *p = sys->process;
     struct sim_place place;
+    sim_check_log_lock();
     enum err e = sim_find(p->host, path, &place);
     if (e) { return e; }
     if (!place.disk || (place.inode && place.inode->is_dir && flags & SYS_WRITE)) {

@@ -325,6 +325,9 @@ enum err sim_find(struct sim_host *host, const char *path, struct sim_place *out
 enum sim_call { SIM_CALL_WRITE, SIM_CALL_READ, SIM_CALL_SYNC };
 /* One call of the disk: it takes its time, is stamped, and may fail. */
 enum err sim_disk_call(struct sim_disk *d, enum sim_call kind);
+/* Aborts when the fiber holds a log's lock: network threads wait for it, so it is held over no
+ * other call of a disk than a write. */
+void sim_check_log_lock(void);
 
 void sim_file_drop(struct sys_file *f);
 void sim_file_note_read(const struct sys_file *f);

@@ -51,6 +51,7 @@ static enum err sim_reach(struct sys *sys, const char *path, enum sim_call kind,
                           struct sim_place *out)
 {
     struct sim_host *host = sys->process->host;
+    sim_check_log_lock();
     enum err e = sim_find(host, path, out);
     if (e) { return e; }
     if (out->disk) {

@@ -255,7 +255,7 @@ static void locks_main(struct sys *sys, void *ctx)
 {
     struct shared *s = ctx;
     s->sys = sys;
-    sys_mutex_init(&s->lock, SYS_RANK_LOG);
+    sys_mutex_init(&s->lock, SYS_RANK_LOGDIR);
     for (int i = 0; i < 2; i++) {
         enum err e = sys_task_start(
             sys, &(struct sys_task_options){.name = "add", .step = add_step, .ctx = s},

@@ -81,8 +81,9 @@ static enum kafka_error read_error(enum err e)
     }
 }
 
-/* Checks the leader epochs that the consumer believes in. False: the part is answered already. */
-static bool part_check_epochs(struct fetch_part *part)
+/* Checks the leader epochs that the consumer believes in. False: the part is answered already, or
+ * *is_cold. */
+static bool part_check_epochs(struct fetch_part *part, bool may_block, bool *is_cold)
 {
     int32_t epoch = partition_leader_epoch(part->partition);
     const struct fetch_want *want = part->want;
@@ -94,7 +95,10 @@ static bool part_check_epochs(struct fetch_part *part)
     if (want->last_fetched_epoch < 0) { return true; }
     int32_t found;
     int64_t end;
-    enum err e = log_epoch_end_offset(part->partition->log, want->last_fetched_epoch, &found, &end);
+    struct log_epoch_args args = {.epoch = want->last_fetched_epoch, .may_block = may_block};
+    enum err e = log_epoch_end_offset(part->partition->log, &args, &found, &end);
+    *is_cold = e == ERR_AGAIN;
+    if (*is_cold) { return false; }
     if (e || found < 0 || end < 0) {
         part->error = e ? read_error(e) : KAFKA_OFFSET_OUT_OF_RANGE;
         return false;
@@ -111,11 +115,12 @@ static bool part_check_epochs(struct fetch_part *part)
 static bool part_read(struct fetch_state *s, struct fetch_part *part, bool may_block)
 {
     struct partition *p = part->partition;
-    if (!part_check_epochs(part)) {
+    bool is_cold = false;
+    if (!part_check_epochs(part, may_block, &is_cold)) {
         part->hw = part->error ? -1 : partition_hw(p);
         part->lso = part->hw;
         part->log_start = part->error ? -1 : log_start_offset(p->log);
-        return true;
+        return !is_cold;
     }
     int64_t room = s->bytes_max - s->bytes;
     int64_t limit = part->want->bytes_max < room ? part->want->bytes_max : room;

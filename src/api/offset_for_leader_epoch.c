@@ -22,8 +22,8 @@ static void part_answer(struct partition *p,
         out->end_offset = log_leo(p->log);
         return;
     }
-    enum err e =
-        log_epoch_end_offset(p->log, q->leader_epoch, &out->leader_epoch, &out->end_offset);
+    struct log_epoch_args args = {.epoch = q->leader_epoch, .may_block = true};
+    enum err e = log_epoch_end_offset(p->log, &args, &out->leader_epoch, &out->end_offset);
     if (e) {
         out->error_code =
             e == ERR_CLOSED ? KAFKA_UNKNOWN_TOPIC_OR_PARTITION : KAFKA_KAFKA_STORAGE_ERROR;

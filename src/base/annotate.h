@@ -18,6 +18,7 @@
 #define CAPABILITY(name) TSA(capability(name))
 #define HOLDS(...) TSA(requires_capability(__VA_ARGS__))
 #define ACQUIRES(...) TSA(acquire_capability(__VA_ARGS__))
+#define TRY_ACQUIRES(...) TSA(try_acquire_capability(__VA_ARGS__))
 #define RELEASES(...) TSA(release_capability(__VA_ARGS__))
 #define NO_THREAD_SAFETY TSA(no_thread_safety_analysis)
 

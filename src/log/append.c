@@ -22,6 +22,7 @@ struct run {
     int64_t now_ms;
     uint64_t bytes;
     int64_t records;
+    bool may_block; /* false: what needs file work is ERR_AGAIN */
     enum err failed; /* a write of this run failed: the rest fails with it */
     size_t count;
     struct staged at[LOG_APPEND_COUNT_MAX];
@@ -37,6 +38,15 @@ static void refuse(struct log_append_result *out, enum err e, enum log_reject wh
 static void fail_storage(struct log_append_result *out, enum err e)
 {
     refuse(out, e, e == ERR_CLOSED ? LOG_REJECT_CLOSED : LOG_REJECT_STORAGE);
+}
+
+static void result_init(struct log_append_result *out)
+{
+    *out = (struct log_append_result){.first_offset = -1,
+                                      .last_offset = -1,
+                                      .append_time_ms = -1,
+                                      .log_start_offset = -1,
+                                      .record_index = -1};
 }
 
 /* ---- under the lock: space, write, publication ---- */
@@ -161,7 +171,8 @@ static bool must_roll(const struct log *log, const struct segment *s, const stru
            x->times_count + r->count + 1 >= (uint32_t)c->segment_index_bytes / 12;
 }
 
-/* Room for one more batch in the run, rolling or writing first where needed. */
+/* Room for one more batch in the run, rolling or writing first where needed. ERR_AGAIN: it would
+ * have to roll here. */
 static enum err run_make_room(struct log *log, struct run *r, size_t bytes, int64_t time_max,
                               int64_t last_offset) HOLDS(log->lock);
 static enum err run_make_room(struct log *log, struct run *r, size_t bytes, int64_t time_max,
@@ -172,6 +183,7 @@ static enum err run_make_room(struct log *log, struct run *r, size_t bytes, int6
         if (e) { return e; }
     }
     if (!must_roll(log, log_active(log), r, bytes, time_max, last_offset)) { return ERR_OK; }
+    if (!r->may_block) { return ERR_AGAIN; }
     enum err e = run_flush(log, r);
     if (e) { return e; }
     return log_roll_locked(log, r->next, r->now_ms);
@@ -192,6 +204,7 @@ static void run_stage(struct run *r, struct mslice bytes, const struct batch_hea
 struct prepared {
     struct mslice bytes; /* as it will be stored */
     struct batch_facts facts;
+    uint8_t head[BATCH_HEADER_SIZE]; /* as it came, before validation stamped it */
 };
 
 static void rules_of(const struct log *log, struct batch_rules *rules, int32_t *segment_bytes)
@@ -228,10 +241,20 @@ static void refuse_batch(struct log_append_result *out, enum batch_reject why,
     out->message = facts->message;
 }
 
+/* Not here and not now: as if it had never been looked at. */
+static void put_back(const struct log_append_args *a, const struct prepared *p,
+                     struct log_append_result *out)
+{
+    result_init(out);
+    out->err = ERR_AGAIN;
+    if (a->records.size >= sizeof p->head) { memcpy(a->records.at, p->head, sizeof p->head); }
+}
+
 /* out->err tells: ERR_OK goes on to the lock. */
 static void prepare_client(const struct log_append_args *a, struct batch_rules *rules,
                            int32_t segment_bytes, struct prepared *p, struct log_append_result *out)
 {
+    if (a->records.size >= sizeof p->head) { memcpy(p->head, a->records.at, sizeof p->head); }
     rules->now_ms = a->now_ms;
     rules->zstd_allowed = a->zstd_allowed;
     enum batch_reject why = batch_validate(rules, a->scratch, a->records, &p->facts);
@@ -335,8 +358,15 @@ static void append_client(struct log *log, struct run *r, const struct log_appen
     if (batch_has_producer(h)) {
         if (!check_producer(log, r, h, out)) { return; }
     }
-    enum err e = run_make_room(log, r, p->bytes.size, p->facts.max_timestamp,
-                               r->next + h->last_offset_delta);
+    bool is_new_epoch = a->leader_epoch > epochs_latest(&log->epochs); /* their file is written */
+    enum err e = is_new_epoch && !r->may_block
+                     ? ERR_AGAIN
+                     : run_make_room(log, r, p->bytes.size, p->facts.max_timestamp,
+                                     r->next + h->last_offset_delta);
+    if (e == ERR_AGAIN) {
+        out->err = e;
+        return;
+    }
     if (e) {
         fail_storage(out, e);
         return;
@@ -386,20 +416,12 @@ static void append_leader(struct log *log, struct run *r, struct prepared *p,
 
 /* ---- both together ---- */
 
-static void result_init(struct log_append_result *out)
-{
-    *out = (struct log_append_result){.first_offset = -1,
-                                      .last_offset = -1,
-                                      .append_time_ms = -1,
-                                      .log_start_offset = -1,
-                                      .record_index = -1};
-}
-
 static enum err run_begin(struct log *log, struct run *r) HOLDS(log->lock);
 static enum err run_begin(struct log *log, struct run *r)
 {
     enum err e = log_usable(log);
     if (e) { return e; }
+    if (!r->may_block && (!log->warm || log->warm->producers_stale)) { return ERR_AGAIN; }
     e = log_warm_up(log);
     if (!e && log->warm->producers_stale) { e = log_rebuild_producers(log); }
     r->next = log_leo(log);
@@ -410,94 +432,105 @@ static enum err run_begin(struct log *log, struct run *r)
 static bool would_block(const struct log *log)
 {
     if (log_usable(log) != ERR_OK) { return false; }
-    return !atomic_load_explicit(&log->is_warm, memory_order_acquire) || log_is_busy(log) ||
+    return !atomic_load_explicit(&log->is_warm, memory_order_acquire) ||
            sys_device_is_slow(log->env->sys, log->env->device);
 }
 
-/* Whether these would close the active segment: file work, which a caller that may not block leaves
- * to another. A guess before validation: an append that comes between can make it wrong, once. */
-static bool would_roll(const struct log *log, struct run *run, struct log_append_args *const args[],
+static bool take_rules(struct log *log, bool may_block, struct batch_rules *rules,
+                       int32_t *segment_bytes)
+{
+    if (!log_lock_if(log, may_block)) { return false; }
+    rules_of(log, rules, segment_bytes);
+    log_unlock(log);
+    return true;
+}
+
+/* Everything that was accepted, in order, under the lock. From the first that would wait here on
+ * all of them are put back. */
+static void append_all(struct log *log, struct run *run, struct log_append_args *const args[],
+                       struct prepared prepared[], struct log_append_result *const out[],
                        size_t count) HOLDS(log->lock);
-static bool would_roll(const struct log *log, struct run *run, struct log_append_args *const args[],
+static void append_all(struct log *log, struct run *run, struct log_append_args *const args[],
+                       struct prepared prepared[], struct log_append_result *const out[],
                        size_t count)
 {
-    int64_t time_max = log->config.timestamp_is_append_time ? run->now_ms : -1;
-    int64_t next = log_leo(log);
-    size_t bytes = 0;
-    if (!log->warm) { return false; }
+    enum err begun = run_begin(log, run);
+    bool again = begun == ERR_AGAIN;
     for (size_t i = 0; i < count; i++) {
-        struct batch_header h;
-        if (batch_peek(slice_of(args[i]->records.at, args[i]->records.size), &h)) { continue; }
-        if (!log->config.timestamp_is_append_time && h.max_timestamp > time_max) {
-            time_max = h.max_timestamp;
+        out[i]->log_start_offset = log_start_offset(log);
+        if (again) {
+            put_back(args[i], &prepared[i], out[i]);
+        } else if (out[i]->err) {
+            continue;
+        } else if (begun) {
+            fail_storage(out[i], begun);
+        } else if (run->failed) {
+            fail_storage(out[i], run->failed);
+        } else if (args[i]->origin == LOG_FROM_CLIENT) {
+            append_client(log, run, args[i], &prepared[i], out[i]);
+        } else {
+            append_leader(log, run, &prepared[i], out[i]);
         }
-        if (h.last_offset_delta >= 0) { next += (int64_t)h.last_offset_delta + 1; }
-        bytes += args[i]->records.size;
+        if (out[i]->err == ERR_AGAIN && !again) {
+            again = true;
+            put_back(args[i], &prepared[i], out[i]);
+        }
     }
-    const struct segment *s = &log->segments[log->segments_count - 1];
-    if (s->size == 0) { return bytes > (size_t)log->config.segment_bytes; }
-    run->count = count - 1;
-    bool rolls = must_roll(log, s, run, bytes, time_max, next - 1);
-    run->count = 0;
-    return rolls;
+    err_ignore(begun ? ERR_OK : run_flush(log, run), "the results carry it");
+}
+/* Validates without the lock. Returns how many got their verdict: the next one would wait here, and
+ * what comes behind it waits too, in the order of its connection. */
+static size_t prepare_all(struct log *log, struct log_append_args *const args[],
+                          struct prepared prepared[], struct log_append_result *const out[],
+                          size_t count)
+{
+    struct batch_rules rules = {0};
+    int32_t segment_bytes = 0;
+    bool may_block = args[0]->may_block;
+    if (!may_block && would_block(log)) { return 0; }
+    if (!take_rules(log, may_block, &rules, &segment_bytes)) { return 0; }
+    for (size_t i = 0; i < count; i++) {
+        result_init(out[i]);
+        if (args[i]->origin == LOG_FROM_CLIENT) {
+            prepare_client(args[i], &rules, segment_bytes, &prepared[i], out[i]);
+        } else {
+            CHECK(may_block); /* several batches, which go together */
+            prepare_leader(args[i], &prepared[i], out[i]);
+        }
+        if (out[i]->err == ERR_AGAIN) { return i; }
+    }
+    return count;
 }
 
 void log_append(struct log *log, struct log_append_args *const args[],
                 struct log_append_result *const out[], size_t count)
 {
     CHECKF(count > 0 && count <= LOG_APPEND_COUNT_MAX, "count=%zu", count);
-    struct prepared prepared[LOG_APPEND_COUNT_MAX];
-    struct run run; /* large: only what is counted is initialised */
+    struct prepared prepared[LOG_APPEND_COUNT_MAX]; /* large: only what is counted is set */
+    size_t prepared_count = prepare_all(log, args, prepared, out, count);
+    for (size_t i = prepared_count; i < count; i++) {
+        result_init(out[i]);
+        out[i]->err = ERR_AGAIN;
+    }
+    if (prepared_count == 0) { return; }
+    if (!log_lock_if(log, args[0]->may_block)) {
+        for (size_t i = 0; i < prepared_count; i++) {
+            put_back(args[i], &prepared[i], out[i]);
+        }
+        return;
+    }
+    struct run run; /* large, as above */
     run.now_ms = args[0]->now_ms;
+    run.may_block = args[0]->may_block;
     run.bytes = 0;
     run.records = 0;
     run.count = 0;
     run.failed = ERR_OK;
-    struct batch_rules rules = {0};
-    int32_t segment_bytes = 0;
-    /* Looked at before validation, which stamps in place and cannot be done twice. What comes after
-     * an ERR_AGAIN waits with it: order within a connection. */
-    bool again = !args[0]->may_block && would_block(log);
-    if (!again) {
-        sys_mutex_lock(&log->lock);
-        rules_of(log, &rules, &segment_bytes);
-        again = !args[0]->may_block && would_roll(log, &run, args, count);
-        sys_mutex_unlock(&log->lock);
-    }
-    for (size_t i = 0; i < count; i++) {
-        result_init(out[i]);
-        if (again) {
-            out[i]->err = ERR_AGAIN;
-            continue;
-        }
-        if (args[i]->origin == LOG_FROM_CLIENT) {
-            prepare_client(args[i], &rules, segment_bytes, &prepared[i], out[i]);
-        } else {
-            prepare_leader(args[i], &prepared[i], out[i]);
-        }
-        again = out[i]->err == ERR_AGAIN;
-    }
-    if (out[0]->err == ERR_AGAIN) { return; }
-    sys_mutex_lock(&log->lock);
     uint32_t segments = log->segments_count;
-    enum err begun = run_begin(log, &run);
-    for (size_t i = 0; i < count; i++) {
-        out[i]->log_start_offset = log_start_offset(log);
-        if (out[i]->err) { continue; }
-        if (begun) {
-            fail_storage(out[i], begun);
-        } else if (run.failed) {
-            fail_storage(out[i], run.failed);
-        } else if (args[i]->origin == LOG_FROM_CLIENT) {
-            append_client(log, &run, args[i], &prepared[i], out[i]);
-        } else {
-            append_leader(log, &run, &prepared[i], out[i]);
-        }
-    }
-    err_ignore(begun ? ERR_OK : run_flush(log, &run), "the results carry it");
+    append_all(log, &run, args, prepared, out, prepared_count);
     bool rolled = log->segments_count != segments;
     bool dirty = log_active(log)->data_dirty || rolled;
     bool full = log->unflushed_records >= log->config.flush_messages;
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
     if (dirty) { log_mark_dirty(log, rolled || full); }
 }

@@ -62,6 +62,17 @@ static bool raise_start(struct log *log, int64_t start)
     return true;
 }
 
+/* Another may be syncing the marks: that is waited for as for a file. */
+static enum err note_start(struct log *log, int64_t start) HOLDS(log->lock);
+static enum err note_start(struct log *log, int64_t start)
+{
+    if (!log->env->note_start) { return ERR_OK; }
+    log_files_begin(log);
+    enum err e = log->env->note_start(log->env->ctx, log, start);
+    log_files_end(log);
+    return e;
+}
+
 /* ---- retention ---- */
 
 /* The time of a segment's youngest record; without record times that of its file. */
@@ -73,7 +84,10 @@ static int64_t segment_age_from(struct log *log, uint32_t i)
     char path[LOG_PATH_SIZE];
     struct sys_stat st;
     log_path_segment(log, s->base, ".log", path);
-    return sys_path_stat(log->env->sys, path, &st) == ERR_OK ? st.modified_ms : -1;
+    log_files_begin(log);
+    enum err e = sys_path_stat(log->env->sys, path, &st);
+    log_files_end(log);
+    return e == ERR_OK ? st.modified_ms : -1;
 }
 
 /* How many segments from the front may go; the active one counts when it has to be rolled first. */
@@ -110,7 +124,7 @@ static enum err retention_count(struct log *log, int64_t now_ms, uint32_t *count
 static enum err retention_begin(struct log *log, int64_t now_ms, uint32_t *count, bool *moved)
 {
     *moved = false;
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
     enum err e = log_usable(log);
     bool rolled = false;
     if (!e) { e = retention_count(log, now_ms, count); }
@@ -120,10 +134,8 @@ static enum err retention_begin(struct log *log, int64_t now_ms, uint32_t *count
         rolled = !e;
     }
     if (!e && *count > 0) { *moved = raise_start(log, log->segments[*count].base); }
-    if (*moved && log->env->note_start) {
-        e = log->env->note_start(log->env->ctx, log, log_start_offset(log));
-    }
-    sys_mutex_unlock(&log->lock);
+    if (*moved) { e = note_start(log, log_start_offset(log)); }
+    log_unlock(log);
     if (rolled) { log_mark_dirty(log, true); }
     return e;
 }
@@ -136,7 +148,7 @@ static enum err retention_delete(struct log *log, uint32_t *count)
 {
     int64_t bases[RETENTION_SEGMENTS_MAX];
     *count = 0;
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
     enum err e = log_usable(log);
     int64_t delay_ms = log->config.file_delete_delay_ms;
     while (!e && *count < RETENTION_SEGMENTS_MAX && *count + 1 < log->segments_count &&
@@ -149,7 +161,7 @@ static enum err retention_delete(struct log *log, uint32_t *count)
         epochs_truncate_start(&log->epochs, log_start_offset(log))) {
         e = log_write_epochs(log);
     }
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
     for (uint32_t i = 0; i < *count; i++) {
         delete_files(log, bases[i], delay_ms);
     }
@@ -181,15 +193,15 @@ enum err log_retention_step(struct log *log, int64_t now_ms, size_t *deleted)
 
 enum err log_set_start(struct log *log, int64_t offset)
 {
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
     enum err e = log_usable(log);
     bool moved = false;
     if (!e && offset > log_hw(log)) { e = ERR_RANGE; }
     if (!e && offset > log_start_offset(log)) {
-        if (log->env->note_start) { e = log->env->note_start(log->env->ctx, log, offset); }
+        e = note_start(log, offset);
         if (!e) { moved = raise_start(log, offset); }
     }
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
     if (moved && log->env->start_moved) { log->env->start_moved(log->env->ctx, log, offset); }
     return e;
 }
@@ -364,12 +376,12 @@ static enum err truncate_locked(struct log *log, int64_t offset)
 
 enum err log_truncate_to(struct log *log, int64_t offset)
 {
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
     enum err e = log_usable(log);
-    log_set_busy(log, true);
+    log_files_begin(log);
     if (!e) { e = truncate_locked(log, offset); }
-    log_set_busy(log, false);
-    sys_mutex_unlock(&log->lock);
+    log_files_end(log);
+    log_unlock(log);
     if (!e) { log_mark_dirty(log, true); }
     return e;
 }
@@ -405,17 +417,19 @@ static enum err reset_locked(struct log *log, int64_t offset)
     atomic_store_explicit(&log->synced, offset, memory_order_release);
     atomic_store_explicit(&log->hw, offset, memory_order_release);
     log->synced_mark = (struct log_mark){.offset = offset, .base = offset, .epoch = -1};
-    if (!e && log->env->note_start) { e = log->env->note_start(log->env->ctx, log, offset); }
+    if (!e) { e = note_start(log, offset); }
     if (!e) { e = log_warm_up(log); }
     return e;
 }
 
 enum err log_reset(struct log *log, int64_t offset)
 {
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
     enum err e = log_usable(log);
+    log_files_begin(log);
     if (!e) { e = reset_locked(log, offset); }
-    sys_mutex_unlock(&log->lock);
+    log_files_end(log);
+    log_unlock(log);
     if (!e) { log_mark_dirty(log, true); }
     return e;
 }
@@ -424,7 +438,7 @@ enum err log_reset(struct log *log, int64_t offset)
 
 enum err log_assign_epoch(struct log *log, int32_t epoch)
 {
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
     enum err e = log_usable(log);
     bool changed = false;
     if (!e) { e = log_load_epochs(log); }
@@ -432,6 +446,6 @@ enum err log_assign_epoch(struct log *log, int32_t epoch)
         e = epochs_assign(&log->epochs, epoch, log_leo(log), &changed);
         if (!e && changed) { e = log_write_epochs(log); }
     }
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
     return e;
 }

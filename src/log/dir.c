@@ -257,11 +257,13 @@ static enum err set_aside(struct logdir *dir, struct log *log, const char *suffi
     }
     log_set_closed(log);
     sys_mutex_unlock(&dir->lock);
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
     log_path_dir(log, from);
+    log_files_begin(log);
     enum err e = sys_path_rename(dir->sys, from, to);
+    log_files_end(log);
     log_drop(log);
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
     log_unref(mine);
     if (e == ERR_IO) { logdir_fail(dir, e); }
     return e;
@@ -270,9 +272,9 @@ static enum err set_aside(struct logdir *dir, struct log *log, const char *suffi
 enum err logdir_delete_log(struct logdir *dir, struct log *log)
 {
     char to[LOG_PATH_SIZE];
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
     int64_t delay_ms = log->config.file_delete_delay_ms;
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
     enum err e = set_aside(dir, log, "-delete", to);
     if (!e) { keeper_remove_later(&dir->keeper, to, delay_ms, true); }
     return e;
@@ -316,9 +318,9 @@ static enum err fold_marks(struct logdir *dir, struct log **logs, size_t count, 
     if (!entries) { return ERR_NOMEM; }
     for (size_t i = 0; i < count; i++) {
         struct log *log = logs[i];
-        sys_mutex_lock(&log->lock);
+        log_lock(log);
         entries[i] = entry_of(log, MARK_FOLD, &log->synced_mark);
-        sys_mutex_unlock(&log->lock);
+        log_unlock(log);
     }
     enum err e = marks_fold(&dir->marks, entries, (uint32_t)count, generation);
     mem_free(entries);
@@ -507,9 +509,11 @@ static enum err cool_down_all(struct logdir *dir)
     enum err e = ERR_OK;
     for (size_t i = 0; i < dir->logs_count && !e; i++) {
         struct log *log = dir->logs[i];
-        sys_mutex_lock(&log->lock);
+        log_lock(log);
+        log_files_begin(log);
         e = log_cool_down(log);
-        sys_mutex_unlock(&log->lock);
+        log_files_end(log);
+        log_unlock(log);
     }
     return e;
 }
@@ -555,11 +559,6 @@ const char *logdir_path(const struct logdir *dir)
 bool logdir_is_offline(const struct logdir *dir)
 {
     return atomic_load_explicit(&dir->offline, memory_order_acquire);
-}
-
-const struct logdir_load_stats *logdir_load_stats(const struct logdir *dir)
-{
-    return &dir->stats;
 }
 
 const struct histogram *logdir_flush_times(const struct logdir *dir)

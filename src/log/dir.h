@@ -57,15 +57,6 @@ struct logdir_options {
     struct logdir_callbacks callbacks; /* unset ones are skipped */
 };
 
-struct logdir_load_stats {
-    size_t logs_count;
-    size_t logs_scanned_count; /* needed a scan because the stop was not clean */
-    uint64_t scanned_bytes;
-    uint64_t load_ns;
-    bool was_clean; /* the manifest was used */
-    int64_t broker_epoch; /* of the clean-shutdown marker, -1 when none */
-};
-
 /* BLOCKS. Creates the directory when it is absent, takes .lock, reads identity, loads or recovers
  * every log, removes the marker, starts the tasks. */
 NODISCARD enum err logdir_open(struct sys *sys, const struct logdir_options *options,
@@ -85,7 +76,6 @@ NODISCARD enum err logdir_flush(struct logdir *dir);
 
 const char *logdir_path(const struct logdir *dir);
 bool logdir_is_offline(const struct logdir *dir);
-const struct logdir_load_stats *logdir_load_stats(const struct logdir *dir);
 
 /* Reads cluster.id, node.id and directory.id of path/meta.properties before any directory is
  * opened; ERR_NOTFOUND when it is fresh. ERR_MALFORMED: 'expected' and 'line' say what is wrong. */

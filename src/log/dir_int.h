@@ -17,6 +17,17 @@
 #define LOGDIR_STARTS "log-start-offset-checkpoint"
 #define LOGDIR_HIGH_WATERMARKS "replication-offset-checkpoint"
 
+/* ---- what a start found (load.c) ---- */
+
+struct logdir_load_stats {
+    size_t logs_count;
+    size_t logs_scanned_count; /* needed a scan because the stop was not clean */
+    uint64_t scanned_bytes;
+    uint64_t load_ns;
+    bool was_clean; /* the manifest was used */
+    int64_t broker_epoch; /* of the clean-shutdown marker, -1 when none */
+};
+
 /* ---- synced marks (synced.c): format in docs/STORAGE.md ---- */
 
 #define MARKS_ENTRY_SIZE 64u

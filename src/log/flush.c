@@ -28,7 +28,7 @@ static enum err take_files(struct log *log, struct log_flush *out)
 bool log_flush_begin(struct log *log, struct log_flush *out)
 {
     *out = (struct log_flush){.log = log};
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
     /* From here on an append posts it again. */
     atomic_store_explicit(&log->is_posted, false, memory_order_release);
     atomic_store_explicit(&log->is_urgent, false, memory_order_release);
@@ -49,7 +49,7 @@ bool log_flush_begin(struct log *log, struct log_flush *out)
         if (any) { log->dir_dirty = false; }
         log->unflushed_records = 0;
     }
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
     if (!any) {
         for (uint32_t i = 0; i < out->files_count; i++) {
             sys_file_unref(out->files[i]);
@@ -67,7 +67,7 @@ bool log_flush_end(struct log_flush *f, bool synced)
     }
     f->files_count = 0;
     if (!synced) { return false; } /* the directory is offline: nothing is tried again */
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
     if (f->generation == log->cut_generation) {
         published = true;
         if (log_synced(log) < f->mark.offset) {
@@ -78,7 +78,7 @@ bool log_flush_end(struct log_flush *f, bool synced)
     } else {
         log_active(log)->data_dirty = true;
     }
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
     if (!published) { log_mark_dirty(log, true); }
     return published;
 }

@@ -45,9 +45,9 @@ static void take_posted(struct flusher *f, uint64_t now_ns) NO_THREAD_SAFETY
         struct log *log = log_of_msg(m);
         log->flush_due_ns = now_ns;
         if (log->env->policy == LOG_FLUSH_WINDOW) {
-            sys_mutex_lock(&log->lock);
+            log_lock(log);
             int64_t ms = log->config.flush_ms;
-            sys_mutex_unlock(&log->lock);
+            log_unlock(log);
             bool never = ms < 0 || (uint64_t)ms > (SYS_NEVER - now_ns) / SYS_MS;
             log->flush_due_ns = never ? SYS_NEVER : now_ns + (uint64_t)ms * SYS_MS;
         }
@@ -207,8 +207,8 @@ static void sync_round(struct flusher *f)
     }
 }
 
-/* Under the log's lock, as truncation lowers the mark: a mark from before a cut must not come after
- * it. */
+/* Under files_lock, as truncation lowers the mark: a mark from before a cut must not come after it.
+ * Without the log's lock: the marks may be under a sync of another. */
 static void note_mark(const struct log_flush *r)
 {
     struct log *log = r->log;
@@ -217,9 +217,9 @@ static void note_mark(const struct log_flush *r)
                               .kind = MARK_SYNCED,
                               .mark = r->mark,
                               .hw = log_hw(log)};
-    sys_mutex_lock(&log->lock);
+    sys_mutex_lock(&log->files_lock);
     if (r->generation == log->cut_generation) { marks_add(&dir_of(log)->marks, &mark); }
-    sys_mutex_unlock(&log->lock);
+    sys_mutex_unlock(&log->files_lock);
 }
 
 /* Logs of a directory that failed meanwhile publish nothing. */

@@ -81,9 +81,11 @@ static enum err load_log(const struct load *l, struct load_entry *entry)
     }
     struct log_recovery r;
     recovery_of(l, log, entry->name, &r);
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
+    log_files_begin(log);
     if (!e) { e = log_recover(log, &r); }
-    sys_mutex_unlock(&log->lock);
+    log_files_end(log);
+    log_unlock(log);
     if (e) {
         log_unref(log);
         return e;

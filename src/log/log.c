@@ -112,6 +112,7 @@ enum err log_new(const struct log_env *env, const struct log_seed *seed, int64_t
     atomic_init(&log->synced, base);
     atomic_init(&log->start, base);
     atomic_init(&log->hw, base);
+    sys_mutex_init(&log->files_lock, SYS_RANK_LOG_FILES);
     sys_mutex_init(&log->lock, SYS_RANK_LOG);
     epochs_init(&log->epochs);
     struct segment s = segment_empty(base);
@@ -160,6 +161,7 @@ void log_unref(struct log *log) NO_THREAD_SAFETY
     mem_free(log->segments);
     mem_free(log->rot);
     sys_mutex_fini(&log->lock);
+    sys_mutex_fini(&log->files_lock);
     mem_free(log);
 }
 
@@ -234,9 +236,9 @@ uint64_t log_size_bytes(const struct log *log)
 
 size_t log_segments_count(struct log *log)
 {
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
     size_t count = log->segments_count;
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
     return count;
 }
 
@@ -259,9 +261,9 @@ void log_set_hw(struct log *log, int64_t hw)
 
 void log_set_config(struct log *log, const struct log_config *c)
 {
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
     log->config = *c;
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
 }
 
 /* Release: what was written before is seen by who acquires the end. */
@@ -305,7 +307,9 @@ enum err log_open_segment(struct log *log, uint32_t i)
     log_path_segment(log, s->base, ".log", path);
     bool active = i + 1 == log->segments_count;
     unsigned flags = active ? SYS_WRITE | (s->exists ? 0u : (unsigned)SYS_CREATE) : SYS_READ;
+    log_files_begin(log);
     enum err e = sys_file_open(log->env->sys, path, flags, &s->file);
+    log_files_end(log);
     if (e) { return log_device_error(log, e, "opening a segment"); }
     if (!s->exists) {
         s->exists = true;
@@ -314,11 +318,10 @@ enum err log_open_segment(struct log *log, uint32_t i)
     return ERR_OK;
 }
 
-/* The greatest time of a closed segment, from the last entry of its time index. */
-enum err log_segment_time(struct log *log, uint32_t i)
+static enum err read_segment_time(struct log *log, uint32_t i) HOLDS(log->lock);
+static enum err read_segment_time(struct log *log, uint32_t i)
 {
     struct segment *s = &log->segments[i];
-    if (s->time_max != LOG_TIME_UNKNOWN) { return ERR_OK; }
     char path[LOG_PATH_SIZE];
     log_path_segment(log, s->base, ".timeindex", path);
     struct sys_file *f = NULL;
@@ -352,6 +355,16 @@ enum err log_segment_time(struct log *log, uint32_t i)
     if (e == ERR_RANGE || e == ERR_CORRUPT) { return ERR_OK; }
     s->time_max = LOG_TIME_UNKNOWN;
     return log_device_error(log, e, "reading a segment");
+}
+
+/* The greatest time of a closed segment, from the last entry of its time index. */
+enum err log_segment_time(struct log *log, uint32_t i)
+{
+    if (log->segments[i].time_max != LOG_TIME_UNKNOWN) { return ERR_OK; }
+    log_files_begin(log);
+    enum err e = read_segment_time(log, i);
+    log_files_end(log);
+    return e;
 }
 
 /* ---- rolling ---- */
@@ -415,19 +428,19 @@ static enum err roll_now(struct log *log, int64_t base, int64_t now_ms)
 enum err log_roll_locked(struct log *log, int64_t base, int64_t now_ms)
 {
     if (log_active(log)->size == 0) { return ERR_OK; }
-    log_set_busy(log, true);
+    log_files_begin(log);
     enum err e = roll_now(log, base, now_ms);
-    log_set_busy(log, false);
+    log_files_end(log);
     return e;
 }
 
 enum err log_roll(struct log *log, int64_t now_ms)
 {
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
     enum err e = log_usable(log);
     if (!e) { e = log_warm_up(log); }
     if (!e) { e = log_roll_locked(log, log_leo(log), now_ms); }
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
     if (!e) { log_mark_dirty(log, true); }
     return e;
 }
@@ -475,7 +488,7 @@ bool log_idle_step(struct log *log)
 {
     bool used = atomic_exchange_explicit(&log->is_used, false, memory_order_relaxed);
     bool cooled = false;
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
     bool dirty = atomic_load_explicit(&log->is_posted, memory_order_acquire);
     for (uint32_t i = 0; i < log->segments_count; i++) {
         dirty = dirty || log->segments[i].data_dirty;
@@ -483,9 +496,9 @@ bool log_idle_step(struct log *log)
     bool idle = !used && log_usable(log) == ERR_OK;
     if (idle && !dirty) {
         bool had = log->warm != NULL;
-        log_set_busy(log, true);
+        log_files_begin(log);
         cooled = log_cool_down(log) == ERR_OK && had;
-        log_set_busy(log, false);
+        log_files_end(log);
         if (!log->warm) { log_drop(log); }
     }
     for (uint32_t i = 0; i + 1 < log->segments_count; i++) {
@@ -493,7 +506,7 @@ bool log_idle_step(struct log *log)
         bool s_used = atomic_exchange_explicit(&s->used, false, memory_order_relaxed);
         if (!s_used && !s->data_dirty) { log_close_segment_files(s); }
     }
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
     /* Under the lazy policies nothing else would ever sync the last bytes of an idle log. */
     if (idle && dirty) { log_mark_dirty(log, true); }
     return cooled;
@@ -502,10 +515,10 @@ bool log_idle_step(struct log *log)
 void log_expire_producers(struct log *log, int64_t now_ms)
 {
     if (!atomic_load_explicit(&log->is_warm, memory_order_acquire)) { return; }
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
     if (log->warm) {
         producers_expire(&log->warm->producers, now_ms, log->config.producer_expiration_ms,
                          LOG_EXPIRE_SCAN_MAX);
     }
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
 }

@@ -4,7 +4,8 @@
  *             Format: docs/STORAGE.md.
  * Thread:     any thread may call any function; each log has one lock (rank SYS_RANK_LOG), held for
  *             memory work and at most one write. Published ends are read without it. Calls marked
- *             BLOCKS may wait for the device: handlers, readers, keeper and start-up make them.
+ *             BLOCKS, and those with may_block, may wait for the device, also for what another
+ *             does there: handlers, readers, keeper and start-up make them.
  * Ownership:  logs are reference counted: who gets one from dir.h holds a reference until
  *             log_unref(). A slice holds its file open (also of a deleted segment) until
  *             log_slice_release().
@@ -63,7 +64,7 @@ struct log_config {
 /* Kafka 4.4's defaults. */
 void log_config_defaults(struct log_config *c);
 
-/* Any. Takes effect with the next append, roll or retention pass. */
+/* BLOCKS. Takes effect with the next append, roll or retention pass. */
 void log_set_config(struct log *log, const struct log_config *c);
 
 /* True for [a-zA-Z0-9._-]{1,249} but not "." or "..": names become directories. */
@@ -82,7 +83,7 @@ int64_t log_leo(const struct log *log); /* acquire; pairs with the release of an
 int64_t log_synced(const struct log *log); /* acquire; under LOG_FLUSH_OS it trails far behind */
 int64_t log_start_offset(const struct log *log); /* acquire */
 uint64_t log_size_bytes(const struct log *log); /* bytes of all segments */
-size_t log_segments_count(struct log *log); /* takes the lock */
+size_t log_segments_count(struct log *log); /* BLOCKS */
 /* Rotten ranges that recovery or reads found and kept, since start. */
 uint64_t log_rot_count(const struct log *log);
 
@@ -119,9 +120,9 @@ struct log_append_args {
     int32_t leader_epoch;
     enum log_origin origin;
     bool zstd_allowed; /* Produce 7 and later */
-    /* False: instead of opening files of an idle log, closing a segment, waiting for who does, or
-     * recompressing, answer ERR_AGAIN with nothing done; the caller comes back from a handler with
-     * true. */
+    /* False, which is for clients' batches only: instead of opening files of an idle log, closing
+     * a segment, writing a new leader epoch, waiting for who does, or recompressing, answer
+     * ERR_AGAIN with the batch as it was; the caller comes back from a handler with true. */
     bool may_block;
     struct codec_scratch *scratch; /* the calling thread's own */
     /* Takes recompressed bytes; may be NULL when may_block is false. Initialised, with a limit. */
@@ -179,8 +180,8 @@ NODISCARD enum err log_read(struct log *log, const struct log_read_args *args,
 void log_slice_release(struct log_slice *s); /* empties it; harmless when empty */
 
 /* How many bytes a read of [offset, offset_max) would find, at most bytes_max: for the min.bytes of
- * a waiting fetch. Never touches the disk; an estimate (rounded down to known batch heads) when the
- * place of an offset is not in memory. */
+ * a waiting fetch. Never waits for the disk; an estimate (rounded down to known batch heads) when the
+ * place of an offset is not in memory, bytes_max while another works on the log's files. */
 size_t log_bytes_between(struct log *log, int64_t offset, int64_t offset_max, size_t bytes_max);
 
 /* ---- lookups (BLOCKS) ---- */
@@ -197,25 +198,17 @@ NODISCARD enum err log_offset_by_time(struct log *log, int64_t time_ms, int64_t 
 /* The first record that has the greatest timestamp of the log. */
 NODISCARD enum err log_offset_of_max_time(struct log *log, struct log_time_offset *out);
 /* OffsetForLeaderEpoch: the greatest epoch at most 'epoch' and where it ends; -1 and -1 when none.
- */
-NODISCARD enum err log_epoch_end_offset(struct log *log, int32_t epoch, int32_t *epoch_out,
-                                        int64_t *offset_out);
+ * ERR_AGAIN: would wait (may_block false). */
+struct log_epoch_args {
+    int32_t epoch;
+    bool may_block;
+};
+NODISCARD enum err log_epoch_end_offset(struct log *log, const struct log_epoch_args *args,
+                                        int32_t *epoch_out, int64_t *offset_out);
 /* Epoch of the record at offset, -1 when unknown; of the last record with offset leo - 1. */
 NODISCARD enum err log_epoch_of(struct log *log, int64_t offset, int32_t *epoch_out);
 /* A new leader epoch begins at leo. Kept in leader-epoch-checkpoint. */
 NODISCARD enum err log_assign_epoch(struct log *log, int32_t epoch);
-
-/* Producers alive in this log, for DescribeProducers: copies at most count_max, returns how many
- * there are. */
-struct log_producer_view {
-    int64_t producer_id;
-    int64_t last_timestamp;
-    int32_t last_sequence;
-    int32_t coordinator_epoch;
-    int16_t epoch;
-};
-NODISCARD enum err log_producers(struct log *log, struct log_producer_view *out, size_t count_max,
-                                 size_t *count);
 
 /* ---- changes of shape (BLOCKS) ---- */
 

@@ -222,8 +222,6 @@ struct log {
     _Atomic uint64_t rot_total;
     _Atomic bool is_warm; /* pairs with the non-blocking checks before the lock */
     _Atomic bool is_closed; /* deleted or set aside */
-    _Atomic bool
-        is_busy; /* the lock is held for file work: who may not block does not wait for it */
     _Atomic bool is_used; /* since the keeper last looked */
     _Atomic bool is_posted; /* it is on the flusher's list */
     _Atomic bool is_urgent; /* flush.messages reached or a roll: flush without waiting */
@@ -238,8 +236,13 @@ struct log {
     /* The directory's, under its lock. */
     size_t dir_slot;
 
+    struct sys_mutex files_lock; /* of who may wait for the disk: taken before the lock */
+    uint32_t files_depth; /* guarded by it: nesting of file work */
+
     /* Guarded by the lock, down to the end. */
     struct sys_mutex lock;
+    bool may_wait; /* who has the lock has files_lock too */
+    bool is_away; /* file work: what is below is its owner's alone though the lock is free */
     struct log_config config;
     struct segment *segments;
     uint32_t segments_count;
@@ -284,6 +287,20 @@ enum smallfile_mode { SMALLFILE_PLAIN, SMALLFILE_DURABLE };
 NODISCARD enum err smallfile_write(struct sys *sys, const char *path, struct slice bytes,
                                    enum smallfile_mode mode);
 
+/* ---- the lock (lock.c) ---- */
+
+/* For who may wait for the disk: also for the file work of another. */
+void log_lock(struct log *log) ACQUIRES(log->lock);
+/* For who may not: false when file work is under way; nothing is held then. It waits for memory
+ * work and one write at most. */
+NODISCARD bool log_lock_now(struct log *log) TRY_ACQUIRES(true, log->lock);
+NODISCARD bool log_lock_if(struct log *log, bool may_block) TRY_ACQUIRES(true, log->lock);
+void log_unlock(struct log *log) RELEASES(log->lock);
+/* Around file work, after log_lock() only; may be nested. Between them the log is the caller's
+ * alone, as under the lock, but log_lock_now() says so instead of waiting. */
+void log_files_begin(struct log *log) HOLDS(log->lock);
+void log_files_end(struct log *log) HOLDS(log->lock);
+
 /* ---- life (log.c) ---- */
 
 struct log_seed {
@@ -321,16 +338,6 @@ void log_drop(struct log *log) HOLDS(log->lock);
 void log_set_closed(struct log *log);
 /* Forgets producers that were silent too long; a bounded number of them. Keeper. */
 void log_expire_producers(struct log *log, int64_t now_ms);
-
-/* Around file work under the lock. */
-static inline void log_set_busy(struct log *log, bool busy) HOLDS(log->lock)
-{
-    atomic_store_explicit(&log->is_busy, busy, memory_order_relaxed);
-}
-static inline bool log_is_busy(const struct log *log)
-{
-    return atomic_load_explicit(&log->is_busy, memory_order_relaxed); /* a hint */
-}
 
 /* ERR_OFFLINE, ERR_CLOSED or ERR_OK. */
 NODISCARD enum err log_usable(const struct log *log);

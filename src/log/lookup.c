@@ -38,10 +38,9 @@ static enum err copy_batch(const struct view *v, uint64_t pos, const struct batc
     return e;
 }
 
-/* The position to start at when a batch with a time of at least time_ms is wanted. */
-static enum err view_make(struct log *log, uint32_t i, int64_t time_ms, struct view *v)
+static enum err view_files(struct log *log, uint32_t i, int64_t time_ms, struct view *v)
     HOLDS(log->lock);
-static enum err view_make(struct log *log, uint32_t i, int64_t time_ms, struct view *v)
+static enum err view_files(struct log *log, uint32_t i, int64_t time_ms, struct view *v)
 {
     enum err e = log_open_segment(log, i);
     if (e) { return e; }
@@ -76,6 +75,17 @@ static enum err view_make(struct log *log, uint32_t i, int64_t time_ms, struct v
         v->pos = n.pos; /* [SEG-3] */
     }
     return ERR_OK;
+}
+
+/* The position to start at when a batch with a time of at least time_ms is wanted. */
+static enum err view_make(struct log *log, uint32_t i, int64_t time_ms, struct view *v)
+    HOLDS(log->lock);
+static enum err view_make(struct log *log, uint32_t i, int64_t time_ms, struct view *v)
+{
+    log_files_begin(log);
+    enum err e = view_files(log, i, time_ms, v);
+    log_files_end(log);
+    return e;
 }
 
 /* The first batch at or behind v->pos with a max time of at least time_ms. ERR_NOTFOUND: none. */
@@ -158,11 +168,11 @@ enum err log_offset_by_time(struct log *log, int64_t time_ms, int64_t offset_max
     int64_t base_min = INT64_MIN;
     for (;;) {
         struct view v = {0};
-        sys_mutex_lock(&log->lock);
+        log_lock(log);
         enum err e = log_usable(log);
         if (!e) { e = log_warm_up(log); }
         if (!e) { e = segment_by_time(log, time_ms, base_min, &v); }
-        sys_mutex_unlock(&log->lock);
+        log_unlock(log);
         if (e == ERR_NOTFOUND) { return ERR_OK; }
         if (e) { return e; }
         e = search_segment(log, &v, time_ms, offset_max, out);
@@ -196,11 +206,11 @@ enum err log_offset_of_max_time(struct log *log, struct log_time_offset *out)
     *out = (struct log_time_offset){-1, -1, -1};
     struct view v = {0};
     int64_t time_ms = -1;
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
     enum err e = log_usable(log);
     if (!e) { e = log_warm_up(log); }
     if (!e) { e = segment_of_max(log, &v, &time_ms); }
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
     struct copied c = {0};
     struct batch_found found = {-1, -1};
     if (!e) { e = next_batch(log, &v, time_ms, &c); }
@@ -216,55 +226,31 @@ enum err log_offset_of_max_time(struct log *log, struct log_time_offset *out)
     return e == ERR_IO ? log_device_error(log, e, "reading") : e;
 }
 
-enum err log_epoch_end_offset(struct log *log, int32_t epoch, int32_t *epoch_out,
-                              int64_t *offset_out)
+enum err log_epoch_end_offset(struct log *log, const struct log_epoch_args *args,
+                              int32_t *epoch_out, int64_t *offset_out)
 {
     *epoch_out = -1;
     *offset_out = -1;
-    sys_mutex_lock(&log->lock);
+    if (!log_lock_if(log, args->may_block)) { return ERR_AGAIN; }
     enum err e = log_usable(log);
+    if (!e && !log->warm && !args->may_block) { e = ERR_AGAIN; }
     if (!e) { e = log_warm_up(log); }
     if (!e) {
-        struct epoch_end end = epochs_end_of(&log->epochs, epoch, log_leo(log));
+        struct epoch_end end = epochs_end_of(&log->epochs, args->epoch, log_leo(log));
         *epoch_out = end.epoch;
         *offset_out = end.end;
     }
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
     return e;
 }
 
 enum err log_epoch_of(struct log *log, int64_t offset, int32_t *epoch_out)
 {
     *epoch_out = -1;
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
     enum err e = log_usable(log);
     if (!e) { e = log_warm_up(log); }
     if (!e) { *epoch_out = epochs_of_offset(&log->epochs, offset); }
-    sys_mutex_unlock(&log->lock);
-    return e;
-}
-
-enum err log_producers(struct log *log, struct log_producer_view *out, size_t count_max,
-                       size_t *count)
-{
-    *count = 0;
-    sys_mutex_lock(&log->lock);
-    enum err e = log_usable(log);
-    if (!e) { e = log_warm_up(log); }
-    if (!e) {
-        const struct producers *p = &log->warm->producers;
-        *count = p->count;
-        for (uint32_t i = 0; i < p->count && i < count_max; i++) {
-            const struct producer_entry *n = &p->entries[i];
-            int32_t sequence =
-                n->batches_count ? n->batches[n->batches_count - 1].last_sequence : -1;
-            out[i] = (struct log_producer_view){.producer_id = n->producer_id,
-                                                .last_timestamp = n->last_timestamp,
-                                                .last_sequence = sequence,
-                                                .coordinator_epoch = n->coordinator_epoch,
-                                                .epoch = n->epoch};
-        }
-    }
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
     return e;
 }

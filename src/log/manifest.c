@@ -78,9 +78,9 @@ enum err manifest_write(struct logdir *dir)
     wire_put_u32(&w, (uint32_t)dir->logs_count);
     for (size_t i = 0; i < dir->logs_count; i++) {
         struct log *log = dir->logs[i];
-        sys_mutex_lock(&log->lock);
+        log_lock(log);
         put_log(&w, log);
-        sys_mutex_unlock(&log->lock);
+        log_unlock(log);
     }
     enum err e = wire_writer_finish(&w);
     if (!e) {

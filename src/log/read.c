@@ -22,6 +22,7 @@ struct plan {
     uint64_t size; /* published bytes of the segment */
     int64_t end; /* one past its last offset */
     bool active;
+    bool may_block;
     bool memory_index; /* the sparse index is in memory, under the lock */
     struct sys_file *file;
     struct sys_file *index_file;
@@ -77,19 +78,21 @@ static struct place place_of(const struct log *log, const struct plan *p, int64_
     return (struct place){0};
 }
 
-/* Files of segment i, opened under the lock only when that cannot be noticed (may_block). */
-static enum err plan_files(struct log *log, uint32_t i, bool may_block, struct plan *p)
-    HOLDS(log->lock);
-static enum err plan_files(struct log *log, uint32_t i, bool may_block, struct plan *p)
+/* Files of segment i: opened only for who may wait. */
+static enum err plan_files(struct log *log, uint32_t i, struct plan *p) HOLDS(log->lock);
+static enum err plan_files(struct log *log, uint32_t i, struct plan *p)
 {
-    if (!log->segments[i].file && !may_block) { return ERR_AGAIN; }
+    struct segment *s = &log->segments[i];
+    bool is_open = s->file && (p->active || s->index_file);
+    if (!is_open && !p->may_block) { return ERR_AGAIN; }
     enum err e = log_open_segment(log, i);
     if (e) { return e; }
-    struct segment *s = &log->segments[i];
     if (!p->active && !s->index_file) {
         char path[LOG_PATH_SIZE];
         log_path_segment(log, s->base, ".index", path);
+        log_files_begin(log);
         e = sys_file_open(log->env->sys, path, SYS_READ, &s->index_file);
+        log_files_end(log);
         if (e && e != ERR_NOTFOUND) { return log_device_error(log, e, "opening an index"); }
     }
     p->file = sys_file_ref(s->file);
@@ -113,7 +116,7 @@ static enum err plan_make(struct log *log, const struct log_read_args *a, struct
     }
     p->active = i + 1 == log->segments_count;
     if (p->active && !log->warm) {
-        if (!a->may_block) { return ERR_AGAIN; }
+        if (!p->may_block) { return ERR_AGAIN; }
         e = log_warm_up(log);
         if (e) { return e; }
         /* Warming up may have found that the files changed. */
@@ -123,7 +126,7 @@ static enum err plan_make(struct log *log, const struct log_read_args *a, struct
         if (p->offset_max > log_leo(log)) { p->offset_max = log_leo(log); }
     }
     atomic_store_explicit(&log->is_used, true, memory_order_relaxed);
-    e = plan_files(log, i, a->may_block, p);
+    e = plan_files(log, i, p);
     if (e) { return e; }
     const struct segment *s = &log->segments[i];
     p->base = s->base;
@@ -161,13 +164,13 @@ static enum err seek_entry(struct log *log, const struct plan *p, struct seek s,
     enum err e = ERR_OK;
     *out = (struct index_entry){0, 0};
     if (p->memory_index) {
-        sys_mutex_lock(&log->lock);
+        if (!log_lock_if(log, p->may_block)) { return ERR_AGAIN; }
         /* It may have rolled or gone cold meanwhile: then there is no shortcut this time. */
         if (log->warm && log_active(log)->base == p->base) {
             const struct index *x = &log->warm->index;
             found = s.by_pos ? index_find_pos(x, s.key, out) : index_find_offset(x, s.key, out);
         }
-        sys_mutex_unlock(&log->lock);
+        log_unlock(log);
     } else if (p->index_file) {
         e = s.by_pos ? index_file_find_pos(p->index_file, s.key, &found, out)
                      : index_file_find_offset(p->index_file, s.key, &found, out);
@@ -176,18 +179,20 @@ static enum err seek_entry(struct log *log, const struct plan *p, struct seek s,
     return e;
 }
 
-static struct walk_span span_of(const struct plan *p, bool may_block)
+static struct walk_span span_of(const struct plan *p)
 {
-    return (struct walk_span){
-        .file = p->file, .base = p->base, .end = p->end, .size = p->size, .may_block = may_block};
+    return (struct walk_span){.file = p->file,
+                              .base = p->base,
+                              .end = p->end,
+                              .size = p->size,
+                              .may_block = p->may_block};
 }
 
 /* Begins a walk at an index entry if its batch agrees [RD-2], else at the front. */
-static enum err walk_at(const struct plan *p, const struct index_entry *n, bool may_block,
-                        struct walk *w)
+static enum err walk_at(const struct plan *p, const struct index_entry *n, struct walk *w)
 {
     struct batch_header h;
-    struct walk_span span = span_of(p, may_block);
+    struct walk_span span = span_of(p);
     walk_init(w, &span, n->pos);
     if (n->pos == 0) { return ERR_OK; }
     enum err e = walk_peek(w, &h);
@@ -210,25 +215,25 @@ static bool index_is_cold(const struct plan *p)
 struct locate {
     int64_t offset;
     bool is_end;
-    bool may_block;
 };
 
-/* Is pos inside a range that is known to be rotten? Headers there may look sound. */
-static bool is_rotten(struct log *log, const struct plan *p, uint64_t pos)
+/* ERR_CORRUPT: pos is inside a range that is known to be rotten. Headers there may look sound. */
+static enum err check_rot(struct log *log, const struct plan *p, uint64_t pos)
 {
     struct log_rot rot;
-    if (log_rot_count(log) == 0) { return false; }
-    sys_mutex_lock(&log->lock);
+    if (log_rot_count(log) == 0) { return ERR_OK; }
+    if (!log_lock_if(log, p->may_block)) { return ERR_AGAIN; }
     bool found = log_rot_find_pos(log, p->base, pos, &rot);
-    sys_mutex_unlock(&log->lock);
-    return found;
+    log_unlock(log);
+    return found ? ERR_CORRUPT : ERR_OK;
 }
 
 /* walk_peek() that sees known rot too. */
 static enum err peek_sound(struct log *log, const struct plan *p, struct walk *w,
                            struct batch_header *h)
 {
-    return w->pos < w->end && is_rotten(log, p, w->pos) ? ERR_CORRUPT : walk_peek(w, h);
+    enum err e = w->pos < w->end ? check_rot(log, p, w->pos) : ERR_OK;
+    return e ? e : walk_peek(w, h);
 }
 
 static enum err locate(struct log *log, const struct plan *p, struct locate l, struct place *place)
@@ -236,9 +241,9 @@ static enum err locate(struct log *log, const struct plan *p, struct locate l, s
     struct index_entry n;
     struct walk w;
     struct batch_header h;
-    if (!l.may_block && index_is_cold(p)) { return ERR_AGAIN; }
+    if (!p->may_block && index_is_cold(p)) { return ERR_AGAIN; }
     enum err e = seek_entry(log, p, (struct seek){.key = (uint32_t)(l.offset - p->base)}, &n);
-    if (!e) { e = walk_at(p, &n, l.may_block, &w); }
+    if (!e) { e = walk_at(p, &n, &w); }
     bool found = false;
     while (!e && (e = peek_sound(log, p, &w, &h)) != ERR_RANGE) {
         if (e == ERR_CORRUPT) {
@@ -270,8 +275,7 @@ static enum err locate(struct log *log, const struct plan *p, struct locate l, s
 }
 
 /* The end of the last whole batch that fits between from and limit. */
-static enum err cut_at(struct log *log, const struct plan *p, uint64_t limit, bool may_block,
-                       struct place *to)
+static enum err cut_at(struct log *log, const struct plan *p, uint64_t limit, struct place *to)
 {
     struct index_entry n;
     struct walk w;
@@ -279,11 +283,11 @@ static enum err cut_at(struct log *log, const struct plan *p, uint64_t limit, bo
     enum err e = seek_entry(log, p, (struct seek){.by_pos = true, .key = (uint32_t)limit}, &n);
     if (e) { return e; }
     if (n.pos > p->from.pos) {
-        e = walk_at(p, &n, may_block, &w);
+        e = walk_at(p, &n, &w);
         if (e) { return e; }
     }
     if (n.pos <= p->from.pos || w.pos < p->from.pos) {
-        struct walk_span span = span_of(p, may_block);
+        struct walk_span span = span_of(p);
         walk_init(&w, &span, p->from.pos);
         w.offset_min = p->from.offset;
     }
@@ -302,22 +306,22 @@ static enum err cut_at(struct log *log, const struct plan *p, uint64_t limit, bo
 static enum err stop_at_rot(struct log *log, struct plan *p, int64_t offset)
 {
     enum err e = ERR_OK;
-    sys_mutex_lock(&log->lock);
+    if (!log_lock_if(log, p->may_block)) { return ERR_AGAIN; }
     for (uint32_t i = 0; i < log->rot_count; i++) {
         const struct log_rot *r = &log->rot[i];
         if (r->base != p->base || r->pos < p->from.pos || r->pos >= p->to.pos) { continue; }
         p->to = (struct place){.pos = r->pos, .offset = r->offset, .known = true};
         if (r->pos == p->from.pos && offset < r->offset_end) { e = ERR_CORRUPT; }
     }
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
     return e;
 }
 
-static enum err first_size(const struct plan *p, bool may_block, uint64_t *size, int64_t *next)
+static enum err first_size(const struct plan *p, uint64_t *size, int64_t *next)
 {
     struct walk w;
     struct batch_header h;
-    struct walk_span span = span_of(p, may_block);
+    struct walk_span span = span_of(p);
     walk_init(&w, &span, p->from.pos);
     enum err e = walk_peek(&w, &h);
     if (e) { return e == ERR_RANGE ? ERR_CORRUPT : e; }
@@ -332,11 +336,11 @@ static enum err plan_limit(struct log *log, const struct log_read_args *a, struc
 {
     if (p->to.pos - p->from.pos <= a->bytes_max) { return ERR_OK; }
     struct place to = {0};
-    enum err e = cut_at(log, p, p->from.pos + a->bytes_max, a->may_block, &to);
+    enum err e = cut_at(log, p, p->from.pos + a->bytes_max, &to);
     if (e) { return e; }
     if (to.pos == p->from.pos && a->min_one) {
         uint64_t size = 0;
-        e = first_size(p, a->may_block, &size, &to.offset);
+        e = first_size(p, &size, &to.offset);
         if (e) { return e; }
         to.pos += size;
     }
@@ -348,10 +352,10 @@ static enum err plan_limit(struct log *log, const struct log_read_args *a, struc
 static enum err plan_run(struct log *log, const struct log_read_args *a, struct plan *p,
                          struct log_slice *out)
 {
-    enum err e = ERR_OK;
-    struct locate l = {.offset = a->offset, .may_block = a->may_block};
+    struct locate l = {.offset = a->offset};
     /* A hint may have led to where the slice before ended: in front of rot. */
-    if (!p->from.known || is_rotten(log, p, p->from.pos)) { e = locate(log, p, l, &p->from); }
+    enum err e = p->from.known ? check_rot(log, p, p->from.pos) : ERR_CORRUPT;
+    if (e == ERR_CORRUPT) { e = locate(log, p, l, &p->from); }
     l.offset = p->offset_max;
     l.is_end = true;
     if (!e && !p->to.known) { e = locate(log, p, l, &p->to); }
@@ -376,7 +380,7 @@ static enum err plan_run(struct log *log, const struct log_read_args *a, struct 
 static void note_hint(struct log *log, const struct plan *p)
 {
     if (p->to.pos >= p->size) { return; } /* the ring knows the end */
-    sys_mutex_lock(&log->lock);
+    if (!log_lock_if(log, p->may_block)) { return; }
     struct log_warm *w = log->warm;
     if (w) {
         uint32_t i = w->hint_next++ % LOG_HINTS_COUNT;
@@ -384,7 +388,7 @@ static void note_hint(struct log *log, const struct plan *p)
         w->hints[i].pos = p->to.pos;
         w->hints[i].base = p->base;
     }
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
 }
 
 /* One attempt in the segment of a->offset. *next: the records go on there, in another segment; -1:
@@ -392,11 +396,11 @@ static void note_hint(struct log *log, const struct plan *p)
 static enum err read_segment(struct log *log, const struct log_read_args *a, struct log_slice *out,
                              int64_t *next)
 {
-    struct plan p = {0};
+    struct plan p = {.may_block = a->may_block};
     *next = -1;
-    sys_mutex_lock(&log->lock);
+    if (!log_lock_if(log, p.may_block)) { return ERR_AGAIN; }
     enum err e = plan_make(log, a, &p);
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
     if (!e && p.file) { e = plan_run(log, a, &p, out); }
     if (e == ERR_IO) { e = log_device_error(log, e, "reading"); }
     if (!e && out->file) { note_hint(log, &p); }
@@ -412,7 +416,6 @@ enum err log_read(struct log *log, const struct log_read_args *a, struct log_sli
 {
     struct log_read_args args = *a;
     *out = (struct log_slice){0};
-    if (!args.may_block && log_is_busy(log)) { return ERR_AGAIN; }
     for (;;) { /* the offset rises each time */
         int64_t next;
         enum err e = read_segment(log, &args, out, &next);
@@ -443,7 +446,8 @@ static uint64_t near_pos(const struct log *log, uint32_t i, int64_t offset)
 size_t log_bytes_between(struct log *log, int64_t offset, int64_t offset_max, size_t bytes_max)
 {
     uint64_t sum = 0;
-    sys_mutex_lock(&log->lock);
+    if (offset >= offset_max || offset >= log_leo(log)) { return 0; }
+    if (!log_lock_now(log)) { return bytes_max; } /* something; the read will tell how much */
     int64_t leo = log_leo(log);
     if (offset_max > leo) { offset_max = leo; }
     if (offset < offset_max) {
@@ -455,6 +459,6 @@ size_t log_bytes_between(struct log *log, int64_t offset, int64_t offset_max, si
         }
         if (sum == 0) { sum = 1; } /* there is something */
     }
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
     return sum < bytes_max ? (size_t)sum : bytes_max;
 }

@@ -59,16 +59,16 @@ enum err log_skip_rot(struct log *log, struct walk *w, struct log_rot *rot)
 
 enum err log_skip_rot_unlocked(struct log *log, struct walk *w, struct log_rot *rot)
 {
-    sys_mutex_lock(&log->lock);
+    if (!log_lock_if(log, w->span.may_block)) { return ERR_AGAIN; }
     bool known = find_known(log, w, rot) && rot->pos_end > w->pos;
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
     if (!known) {
         if (!w->span.may_block) { return ERR_AGAIN; }
         enum err e = walk_find_rot(w, rot);
         if (e) { return e; }
-        sys_mutex_lock(&log->lock);
+        log_lock(log);
         log_rot_add(log, rot);
-        sys_mutex_unlock(&log->lock);
+        log_unlock(log);
     }
     walk_leave_rot(w, rot);
     return ERR_OK;

@@ -145,15 +145,17 @@ enum err log_write_epochs(struct log *log)
     log_path_file(log, "leader-epoch-checkpoint", path);
     struct wire_buf buf;
     wire_buf_init(&buf, SMALLFILE_BYTES_MAX);
+    log_files_begin(log);
     enum err e = epochs_encode(&log->epochs, &buf);
     if (!e) { e = smallfile_write(log->env->sys, path, wire_buf_slice(&buf), SMALLFILE_PLAIN); }
+    log_files_end(log);
     wire_buf_fini(&buf);
     return log_device_error(log, e, "writing leader-epoch-checkpoint");
 }
 
-enum err log_load_epochs(struct log *log)
+static enum err load_epochs(struct log *log) HOLDS(log->lock);
+static enum err load_epochs(struct log *log)
 {
-    if (log->epochs_loaded) { return ERR_OK; }
     char path[LOG_PATH_SIZE];
     log_path_file(log, "leader-epoch-checkpoint", path);
     uint8_t *at = NULL;
@@ -185,6 +187,15 @@ enum err log_load_epochs(struct log *log)
     log->epochs_loaded = true;
     if (epochs_latest(&log->epochs) != known) { return log_write_epochs(log); }
     return ERR_OK;
+}
+
+enum err log_load_epochs(struct log *log)
+{
+    if (log->epochs_loaded) { return ERR_OK; }
+    log_files_begin(log);
+    enum err e = load_epochs(log);
+    log_files_end(log);
+    return e;
 }
 
 /* ---- producers ---- */
@@ -300,7 +311,8 @@ static enum err window_begin(struct log *log, int64_t from, int64_t *out)
 
 /* A snapshot knows the last batch of a producer only. Its sender may have five in flight and repeat
  * the first, so the batches just before the snapshot are read again too. */
-enum err log_rebuild_producers(struct log *log)
+static enum err rebuild_producers(struct log *log) HOLDS(log->lock);
+static enum err rebuild_producers(struct log *log)
 {
     struct log_warm *w = log->warm;
     struct producers snapshot;
@@ -321,6 +333,14 @@ enum err log_rebuild_producers(struct log *log)
     if (e) { return log_device_error(log, e, "reading producers"); }
     w->producers_stale = false;
     return ERR_OK;
+}
+
+enum err log_rebuild_producers(struct log *log)
+{
+    log_files_begin(log);
+    enum err e = rebuild_producers(log);
+    log_files_end(log);
+    return e;
 }
 
 enum err log_write_snapshot(struct log *log, int64_t offset)
@@ -377,10 +397,9 @@ static enum err warm_verify(struct log *log)
     return e;
 }
 
-enum err log_warm_up(struct log *log)
+static enum err warm_up(struct log *log) HOLDS(log->lock);
+static enum err warm_up(struct log *log)
 {
-    atomic_store_explicit(&log->is_used, true, memory_order_relaxed);
-    if (log->warm) { return ERR_OK; }
     enum err e = warm_verify(log);
     if (e) { return e; }
     e = log_open_segment(log, log->segments_count - 1);
@@ -400,4 +419,14 @@ enum err log_warm_up(struct log *log)
     }
     atomic_store_explicit(&log->is_warm, true, memory_order_release);
     return ERR_OK;
+}
+
+enum err log_warm_up(struct log *log)
+{
+    atomic_store_explicit(&log->is_used, true, memory_order_relaxed);
+    if (log->warm) { return ERR_OK; }
+    log_files_begin(log);
+    enum err e = warm_up(log);
+    log_files_end(log);
+    return e;
 }

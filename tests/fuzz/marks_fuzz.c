@@ -69,9 +69,11 @@ static void recover(const struct mark_state *s)
     if (s->start > 0) { r.start = s->start; }
     if (s->hw > 0) { r.hw = s->hw; }
     if (!s->has_mark) { r.from.base = r.mark.base = -1; }
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
+    log_files_begin(log);
     e = log_recover(log, &r);
-    sys_mutex_unlock(&log->lock);
+    log_files_end(log);
+    log_unlock(log);
     CHECKF(!e && !atomic_load(&offline), "recovery failed: %s", err_name(e));
     if (is_true(&s->from) && is_true(&s->mark)) {
         CHECKF(log_leo(log) >= BATCHES, "leo is %lld", (long long)log_leo(log));

@@ -188,9 +188,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool trusted = r.has_mark && (flags & FLAG_TRUST) != 0;
     if (trusted) { r.from = r.mark; }
     if (flags & FLAG_HW) { r.hw = data[1]; }
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
+    log_files_begin(log);
     e = log_recover(log, &r);
-    sys_mutex_unlock(&log->lock);
+    log_files_end(log);
+    log_unlock(log);
     CHECKF(!e, "recovery failed: %s", err_name(e));
     CHECK(log_start_offset(log) >= 0 && log_leo(log) >= log_start_offset(log));
     read_all(log, trusted);

@@ -78,10 +78,10 @@ static void break_file(struct fixture *f, struct log *log, const char *path, uns
 {
     struct sys_file *bad = NULL;
     assert_int_equal(sys_file_open(f->sys, path, flags, &bad), ERR_OK);
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
     sys_file_unref(log->segments[log->segments_count - 1].file);
     log->segments[log->segments_count - 1].file = bad;
-    sys_mutex_unlock(&log->lock);
+    log_unlock(log);
 }
 
 static void test_a_failed_write_takes_the_directory_offline_for_good(void **state)
@@ -106,7 +106,7 @@ static void test_a_failed_write_takes_the_directory_offline_for_good(void **stat
     /* The next start finds everything that was acknowledged. */
     fixture_close(f, true);
     fixture_open(f);
-    assert_false(logdir_load_stats(f->dir)->was_clean);
+    assert_false(f->dir->stats.was_clean);
     log = fixture_find(f, "t");
     assert_int_equal(fixture_read_all(log, 1000), 5);
     log_unref(log);

@@ -57,17 +57,18 @@ static void check(struct fixture *f)
     }
     int32_t epoch = 0;
     int64_t end = 0;
-    assert_int_equal(log_epoch_end_offset(log, 0, &epoch, &end), ERR_OK);
+    struct log_epoch_args args = {.may_block = true};
+    assert_int_equal(log_epoch_end_offset(log, &args, &epoch, &end), ERR_OK);
     assert_int_equal(end, KAFKA_RECORDS);
     /* Five idempotent producers, the last sequence of each. */
-    struct log_producer_view p[8];
-    size_t count = 0;
-    assert_int_equal(log_producers(log, p, 8, &count), ERR_OK);
-    assert_int_equal(count, 5);
-    for (size_t i = 0; i < count; i++) {
-        assert_int_equal(p[i].last_sequence, 99);
+    const struct producers *p = &log->warm->producers;
+    assert_int_equal(p->count, 5);
+    for (uint32_t i = 0; i < p->count; i++) {
+        const struct producer_entry *n = &p->entries[i];
+        assert_true(n->batches_count > 0);
+        assert_int_equal(n->batches[n->batches_count - 1].last_sequence, 99);
         struct fixture_batch b = {
-            .producer_id = p[i].producer_id, .producer_epoch = p[i].epoch, .sequence = 100};
+            .producer_id = n->producer_id, .producer_epoch = n->epoch, .sequence = 100};
         assert_int_equal(fixture_append(f, log, b).first_offset, KAFKA_RECORDS + (int64_t)i);
     }
     log_unref(log);
@@ -82,7 +83,7 @@ static void test_what_kafka_wrote_is_served(void **state)
     for (int stop = STOP_CLEAN; stop <= STOP_CRASH_PREALLOCATED; stop++) {
         place(f, (enum stop)stop);
         fixture_open(f);
-        assert_false(logdir_load_stats(f->dir)->was_clean); /* the manifest is not Kafka's */
+        assert_false(f->dir->stats.was_clean); /* the manifest is not Kafka's */
         check(f);
         fixture_close(f, true);
         fixture_open(f);

@@ -49,7 +49,7 @@ static void fill(struct fixture *f, size_t count)
 
 static void check(struct fixture *f, size_t count, const char *what, double limit_ms)
 {
-    const struct logdir_load_stats *s = logdir_load_stats(f->dir);
+    const struct logdir_load_stats *s = &f->dir->stats;
     assert_int_equal(s->logs_count, count);
     double ms = (double)s->load_ns / 1e6;
     print_message("%s: %zu partitions of 2 segments in %.1f ms, %zu scanned\n", what, count, ms,
@@ -84,7 +84,7 @@ static void test_a_start_is_quick_with_many_partitions(void **state)
     uint64_t before = sys_resident_bytes(f->sys);
     fixture_open(f);
     uint64_t after = sys_resident_bytes(f->sys);
-    assert_true(logdir_load_stats(f->dir)->was_clean);
+    assert_true(f->dir->stats.was_clean);
     print_message("resident: %.1f KiB a partition\n",
                   after > before ? (double)(after - before) / 1024 / (double)count : 0.0);
     check(f, count, "clean start", 250);
@@ -95,7 +95,7 @@ static void test_a_start_is_quick_with_many_partitions(void **state)
     }
     fixture_close(f, false);
     fixture_open(f);
-    assert_false(logdir_load_stats(f->dir)->was_clean);
+    assert_false(f->dir->stats.was_clean);
     check(f, count, "start after a crash", 1000);
     fixture_close(f, false);
     fixture_fini(f);

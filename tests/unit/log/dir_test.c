@@ -121,7 +121,7 @@ static void test_a_clean_stop_is_read_from_the_manifest_alone(void **state)
     }
     fixture_close(f, true);
     fixture_open(f);
-    const struct logdir_load_stats *s = logdir_load_stats(f->dir);
+    const struct logdir_load_stats *s = &f->dir->stats;
     assert_true(s->was_clean);
     assert_int_equal(s->broker_epoch, 7);
     assert_int_equal(s->logs_count, 20);
@@ -147,7 +147,7 @@ static void test_a_clean_stop_is_read_from_the_manifest_alone(void **state)
     /* [DIR-2]: a crash now is a crash. */
     fixture_close(f, false);
     fixture_open(f);
-    assert_false(logdir_load_stats(f->dir)->was_clean);
+    assert_false(f->dir->stats.was_clean);
     struct log *log = fixture_find(f, "t3");
     assert_int_equal(log_leo(log), 32);
     log_unref(log);
@@ -245,10 +245,10 @@ static void test_directories_of_one_device_share_a_flusher(void **state)
     log_unref(log);
     fixture_close(&g, true);
     fixture_open(f);
-    assert_true(logdir_load_stats(f->dir)->was_clean);
+    assert_true(f->dir->stats.was_clean);
     assert_int_equal(logdir_logs_count(f->dir), 4);
     fixture_open_peer(f, &g);
-    assert_true(logdir_load_stats(g.dir)->was_clean);
+    assert_true(g.dir->stats.was_clean);
     assert_int_equal(logdir_logs_count(g.dir), 4);
     fixture_close(&g, false);
 }
@@ -309,10 +309,10 @@ static void test_marks_reach_the_file_when_writing_stops(void **state)
     marks_states_fini(&marks);
     /* The next crash finds the log folded and scans nothing. */
     fixture_open(f);
-    assert_int_equal(logdir_load_stats(f->dir)->logs_scanned_count, 1);
+    assert_int_equal(f->dir->stats.logs_scanned_count, 1);
     fixture_close(f, false);
     fixture_open(f);
-    assert_int_equal(logdir_load_stats(f->dir)->logs_scanned_count, 0);
+    assert_int_equal(f->dir->stats.logs_scanned_count, 0);
     log = fixture_find(f, "t");
     assert_int_equal(fixture_read_all(log, 1000), 12);
     log_unref(log);

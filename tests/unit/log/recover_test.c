@@ -160,7 +160,7 @@ static void test_a_start_that_is_told_to_stop_leaves_all_to_the_next(void **stat
     }
     take_stop(&stop);
     fixture_open(f);
-    assert_int_equal(logdir_load_stats(f->dir)->logs_scanned_count, 3);
+    assert_int_equal(f->dir->stats.logs_scanned_count, 3);
     for (int t = 0; t < 3; t++) {
         char name[8];
         snprintf(name, sizeof name, "t%d", t);
@@ -181,13 +181,15 @@ static void test_the_scan_of_one_log_is_broken_off(void **state)
     r.mark = r.from;
     sigset_t stop = hold_stop();
     tell_to_stop();
-    sys_mutex_lock(&log->lock);
+    log_lock(log);
+    log_files_begin(log);
     r.may_stop = true;
     assert_int_equal(log_recover(log, &r), ERR_STOPPED);
     assert_false(logdir_is_offline(f->dir));
     r.may_stop = false; /* while running nothing is broken off */
     assert_int_equal(log_recover(log, &r), ERR_OK);
-    sys_mutex_unlock(&log->lock);
+    log_files_end(log);
+    log_unlock(log);
     take_stop(&stop);
     log_unref(log);
 }
@@ -393,7 +395,7 @@ static void test_rot_below_the_mark_is_kept_and_noted(void **state)
     log_unref(log);
     fixture_close(f, true);
     fixture_open(f);
-    assert_true(logdir_load_stats(f->dir)->was_clean);
+    assert_true(f->dir->stats.was_clean);
     log = fixture_find(f, "t");
     assert_int_equal(fixture_read_at(log, 7, 1000, true, &s), ERR_CORRUPT);
     assert_int_equal(log_leo(log), 21);
@@ -536,7 +538,8 @@ static void test_epochs_are_rebuilt_from_the_batches(void **state)
         for (int e = 0; e <= 12; e++) {
             int32_t epoch = -2;
             int64_t end = -2;
-            assert_int_equal(log_epoch_end_offset(log, e, &epoch, &end), ERR_OK);
+            struct log_epoch_args args = {.epoch = e, .may_block = true};
+            assert_int_equal(log_epoch_end_offset(log, &args, &epoch, &end), ERR_OK);
             assert_int_equal(epoch, e / 3 * 3);
             assert_int_equal(end, e / 3 * 20 + 20 > 90 ? 90 : e / 3 * 20 + 20);
         }

@@ -352,10 +352,10 @@ static uint64_t obstacle_step(void *ctx, uint64_t now_ns)
     struct obstacle *o = ctx;
     (void)now_ns;
     if (atomic_load(&o->held)) { return SYS_NEVER; }
-    sys_mutex_lock(&o->log->lock);
+    log_lock(o->log);
     sys_signal_flag(o->sys, &o->held, 1);
     while (!sys_wait_flag(o->sys, &o->go, SYS_NEVER)) {}
-    sys_mutex_unlock(&o->log->lock);
+    log_unlock(o->log);
     return SYS_NEVER;
 }
 
