@@ -205,3 +205,35 @@ class CaseTest(fixture.BrokerTest):
 
     def is_barnabas(self):
         return not fixture.is_kafka()
+
+
+class OwnBrokerTest(CaseTest):
+    """A broker for each test, which hands it to own(). Its files stay when the test fails."""
+
+    @classmethod
+    def setUpClass(cls):
+        pass
+
+    @classmethod
+    def tearDownClass(cls):
+        pass
+
+    def setUp(self):
+        pass
+
+    def own(self, broker):
+        self.broker = broker
+        self.faults_before = fixture.result_faults(self._outcome.result)
+        self.addCleanup(self.end_broker)
+        broker.start()
+        super().setUp()
+
+    def end_broker(self):
+        if self.broker.is_alive():
+            self.broker.kill9()
+        if fixture.result_faults(self._outcome.result) == self.faults_before:
+            self.broker.remove()
+
+    def tearDown(self):
+        if self.broker is not None:
+            super().tearDown()

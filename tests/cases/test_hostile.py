@@ -69,35 +69,9 @@ class LargeRequests(case.CaseTest):
 
 
 @unittest.skipIf(fixture.is_kafka(), "limits of our own")
-class OwnBroker(case.CaseTest):
-    """A broker for each test."""
-
-    @classmethod
-    def setUpClass(cls):
-        pass
-
-    @classmethod
-    def tearDownClass(cls):
-        pass
-
-    def setUp(self):
-        pass
-
-    def start(self, broker):
-        self.broker = broker
-        self.addCleanup(broker.remove)
-        self.addCleanup(lambda: broker.is_alive() and broker.kill9())
-        broker.start()
-        super().setUp()
-
-    def tearDown(self):
-        if self.broker is not None:
-            super().tearDown()
-
-
-class FewDescriptors(OwnBroker):
+class FewDescriptors(case.OwnBrokerTest):
     def test_out_of_descriptors_is_a_pause(self):
-        self.start(fixture.Barnabas(wrap=["sh", "-c", 'ulimit -n 64; exec "$@"', "sh"]))
+        self.own(fixture.Barnabas(wrap=["sh", "-c", 'ulimit -n 64; exec "$@"', "sh"]))
         topic = self.create()
         self.store(topic, raw.batch([b"opens its files"]))
         links = []
@@ -119,9 +93,10 @@ class FewDescriptors(OwnBroker):
         self.assertLess(len(fixture.log_lines(self.broker, "out of file descriptors")), 10)
 
 
-class Signals(OwnBroker):
+@unittest.skipIf(fixture.is_kafka(), "limits of our own")
+class Signals(case.OwnBrokerTest):
     def test_each_signal_of_a_stop_stops_in_order(self):
-        self.start(fixture.Barnabas())
+        self.own(fixture.Barnabas())
         topic = self.create()
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
             self.store(topic, raw.batch([b"kept"]))
@@ -135,7 +110,8 @@ class Signals(OwnBroker):
         self.assertEqual([], fixture.log_lines(self.broker, "recovered:"))
 
 
-class FullDisk(OwnBroker):
+@unittest.skipIf(fixture.is_kafka(), "limits of our own")
+class FullDisk(case.OwnBrokerTest):
     def test_a_full_disk_refuses_goes_on_reading_and_recovers(self):
         broker = fixture.Barnabas({"log.segment.bytes": "1048576",
                                    "log.segment.delete.delay.ms": "0"})
@@ -148,7 +124,7 @@ class FullDisk(OwnBroker):
             self.skipTest("a file system cannot be mounted here")
         self.addCleanup(broker.remove)
         self.addCleanup(subprocess.run, ["umount", broker.logs], check=True)
-        self.start(broker)
+        self.own(broker)
         topic = self.create()
         filler = os.path.join(broker.logs, "filler")
         stored, error = self.fill(topic, filler)

@@ -25,31 +25,13 @@ def flip(path, at):
         target.write(bytes([byte ^ 4]))
 
 
-class RecoveryCase(case.CaseTest):
+class RecoveryCase(case.OwnBrokerTest):
     """A broker of its own for each test, whose files can be saved and put back."""
 
     OVERRIDES = {}
 
-    @classmethod
-    def setUpClass(cls):
-        pass
-
-    @classmethod
-    def tearDownClass(cls):
-        pass
-
     def setUp(self):
-        self.broker = fixture.new_broker(self.OVERRIDES)
-        self.addCleanup(self.end_broker)
-        self.broker.start()
-        self.faults_before = fixture.result_faults(self._outcome.result)
-        super().setUp()
-
-    def end_broker(self):
-        if self.broker.is_alive():
-            self.broker.kill9()
-        if fixture.result_faults(self._outcome.result) == self.faults_before:
-            self.broker.remove()
+        self.own(fixture.new_broker(self.OVERRIDES))
 
     def save(self):
         self.saved = os.path.join(self.broker.directory, "saved")
