@@ -138,11 +138,10 @@ static void check_configs(struct create_topic *t, struct controller_mutation *m,
             return;
         }
         char *normal = arena_alloc(a, q->value.size + 1);
-        if (!configs || !normal) {
+        if (!configs || !normal || config_normalize(def, q->value, normal)) {
             refuse(t, KAFKA_KAFKA_STORAGE_ERROR, NULL);
             return;
         }
-        config_normalize(def, q->value, normal);
         configs[i] = (struct controller_config){q->name, slice_str(normal), CONTROLLER_CONFIG_SET};
     }
     m->configs = configs;

@@ -170,8 +170,8 @@ static enum err take_entry(struct parse *p, struct slice key, struct slice value
     }
     char *normal = mem_alloc(value.size + 1);
     if (!normal) { return ERR_NOMEM; }
-    config_normalize(def, value, normal);
-    e = config_set_put(p->set, key, slice_str(normal));
+    e = config_normalize(def, value, normal);
+    if (!e) { e = config_set_put(p->set, key, slice_str(normal)); }
     mem_free(normal);
     return e;
 }

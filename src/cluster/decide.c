@@ -177,50 +177,6 @@ static enum err decide_create_partitions(struct deciding *d, struct controller_m
 
 /* ---- configurations ---- */
 
-/* Whether the comma-separated list holds the element. */
-static bool list_has(const char *list, struct slice element)
-{
-    char buf[256];
-    if (element.size >= sizeof buf) { return false; }
-    memcpy(buf, element.at, element.size);
-    buf[element.size] = '\0';
-    return config_list_has(list, buf);
-}
-
-/* old plus or minus the elements of value, comma separated, into buf. */
-static enum err decide_list(const char *old, struct slice value, bool is_append, char *buf,
-                            size_t buf_size)
-{
-    size_t used = 0;
-    struct slice rest = is_append ? slice_str(old) : SLICE_NULL;
-    char *operand = mem_strndup((const char *)value.at, value.size);
-    if (!operand) { return ERR_NOMEM; }
-    if (strlen(old) + value.size + 2 > buf_size) {
-        mem_free(operand);
-        return ERR_LIMIT;
-    }
-    if (is_append) {
-        memcpy(buf, rest.at, rest.size);
-        used = rest.size;
-    }
-    const char *from = is_append ? operand : old;
-    const char *against = is_append ? old : operand;
-    while (*from) {
-        const char *comma = strchr(from, ',');
-        size_t size = comma ? (size_t)(comma - from) : strlen(from);
-        if (size && !list_has(against, slice_of(from, size))) {
-            if (used) { buf[used++] = ','; }
-            memcpy(buf + used, from, size);
-            used += size;
-        }
-        if (!comma) { break; }
-        from = comma + 1;
-    }
-    buf[used] = '\0';
-    mem_free(operand);
-    return ERR_OK;
-}
-
 static enum err decide_one_config(struct deciding *d, struct controller_mutation *m,
                                   const struct controller_config *c)
 {
@@ -247,18 +203,22 @@ static enum err decide_one_config(struct deciding *d, struct controller_mutation
         } else {
             config_broker_value(&scope, def, &old);
         }
-        e = decide_list(old.text ? old.text : "", value, c->op == CONTROLLER_CONFIG_APPEND, buf,
-                        DECIDE_VALUE_SIZE_MAX + 1);
-        value = slice_str(buf);
+        struct slice list = slice_str(old.text);
+        if (list.size + value.size + 1 > DECIDE_VALUE_SIZE_MAX) {
+            e = ERR_LIMIT;
+        } else if (c->op == CONTROLLER_CONFIG_APPEND) {
+            e = config_list_add(list, value, buf);
+        } else {
+            e = config_list_subtract(list, value, buf);
+        }
+        if (!e) { value = slice_str(buf); }
     }
     if (!e) { e = config_check(def, value, m->message); }
     if (!e) {
         char *normal = mem_alloc(value.size + 1);
         e = normal ? ERR_OK : ERR_NOMEM;
-        if (!e) {
-            config_normalize(def, value, normal);
-            e = decide_config_record(d, m, c->key, slice_str(normal));
-        }
+        if (!e) { e = config_normalize(def, value, normal); }
+        if (!e) { e = decide_config_record(d, m, c->key, slice_str(normal)); }
         mem_free(normal);
     }
     mem_free(buf);

@@ -2,6 +2,7 @@
 #include "meta/config.h"
 
 #include "base/check.h"
+#include "base/map.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -275,37 +276,69 @@ enum err config_check(const struct config_def *def, struct slice value,
     return ERR_INVALID;
 }
 
-static void normalize_list(struct slice value, char *buf)
+/* Puts an element into a set of them; *is_new is false when it is there already. */
+static enum err set_add(struct map *set, struct slice element, bool *is_new)
 {
-    struct slice rest = value, one;
-    size_t used = 0;
-    while (list_next(&rest, &one)) {
-        struct slice seen = slice_of(buf, used), earlier;
-        bool is_repeated = false;
-        while (used && list_next(&seen, &earlier)) {
-            is_repeated = is_repeated || slice_eq(earlier, one);
-        }
-        if (one.size == 0 || is_repeated) { continue; }
-        if (used) { buf[used++] = ','; }
-        memcpy(buf + used, one.at, one.size);
-        used += one.size;
-    }
-    buf[used] = '\0';
+    *is_new = !map_get(set, element);
+    return *is_new ? map_put(set, element, set, NULL) : ERR_OK;
 }
 
-void config_normalize(const struct config_def *def, struct slice value, char *buf)
+/* Writes the elements of 'list' that are not in 'set' yet, each once, behind the first *used of buf.
+ */
+static enum err list_copy(struct slice list, struct map *set, char *buf, size_t *used)
 {
-    if (def->type == CONFIG_LIST) {
-        normalize_list(value.at ? value : slice_str(""), buf);
-        return;
+    struct slice one;
+    while (list_next(&list, &one)) {
+        bool is_new = false;
+        enum err e = one.size ? set_add(set, one, &is_new) : ERR_OK;
+        if (e) { return e; }
+        if (!is_new) { continue; }
+        if (*used) { buf[(*used)++] = ','; }
+        memcpy(buf + *used, one.at, one.size);
+        *used += one.size;
     }
+    buf[*used] = '\0';
+    return ERR_OK;
+}
+
+enum err config_list_add(struct slice old, struct slice value, char *buf)
+{
+    struct map set;
+    size_t used = 0;
+    map_init(&set);
+    enum err e = list_copy(old, &set, buf, &used);
+    if (!e) { e = list_copy(value, &set, buf, &used); }
+    map_fini(&set);
+    return e;
+}
+
+enum err config_list_subtract(struct slice old, struct slice value, char *buf)
+{
+    struct map set;
+    struct slice one;
+    enum err e = ERR_OK;
+    bool is_new;
+    size_t used = 0;
+    map_init(&set);
+    while (!e && list_next(&value, &one)) {
+        e = set_add(&set, one, &is_new);
+    }
+    if (!e) { e = list_copy(old, &set, buf, &used); }
+    map_fini(&set);
+    return e;
+}
+
+enum err config_normalize(const struct config_def *def, struct slice value, char *buf)
+{
+    if (def->type == CONFIG_LIST) { return config_list_add(value, SLICE_NULL, buf); }
     if (def->type != CONFIG_PASSWORD) { value = slice_trim(value); }
     if (value.size) { memcpy(buf, value.at, value.size); }
     buf[value.size] = '\0';
-    if (def->type != CONFIG_BOOLEAN) { return; }
+    if (def->type != CONFIG_BOOLEAN) { return ERR_OK; }
     for (char *p = buf; *p; p++) {
         *p = (char)(*p | 0x20);
     }
+    return ERR_OK;
 }
 
 void config_set_init(struct config_set *set)

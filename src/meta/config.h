@@ -77,8 +77,9 @@ NODISCARD enum err config_check(const struct config_def *def, struct slice value
 #define CONFIG_HOST_SIZE 256
 bool config_host_port(struct slice value, char host[CONFIG_HOST_SIZE], uint16_t *port);
 /* The value as it is stored: spaces around list elements and repeated elements removed, booleans in
- * lower case. Into buf (at least value.size + 1). Only after config_check. */
-void config_normalize(const struct config_def *def, struct slice value, char *buf);
+ * lower case. Into buf (at least value.size + 1). Only after config_check. Time in the order of the
+ * value's size. */
+NODISCARD enum err config_normalize(const struct config_def *def, struct slice value, char *buf);
 
 /* Values of the properties file and the command line: key -> char * (owned). */
 struct config_set {
@@ -132,6 +133,10 @@ bool config_topic_bool(const struct config_scope *scope, struct slice topic, con
 /* Of STRING and LIST keys; borrowed from the scope. */
 const char *config_topic_text(const struct config_scope *scope, struct slice topic,
                               const char *key);
+/* The list 'old' with the elements of 'value' behind it, or without them, each once, into buf (at
+ * least old.size + value.size + 2). */
+NODISCARD enum err config_list_add(struct slice old, struct slice value, char *buf);
+NODISCARD enum err config_list_subtract(struct slice old, struct slice value, char *buf);
 /* True when the list value holds the element. */
 bool config_list_has(const char *list, const char *element);
 

@@ -109,7 +109,7 @@ static void test_values_are_checked(void **state)
 static void check_normal(const char *key, const char *value, const char *wanted)
 {
     char buf[128];
-    config_normalize(def_of(key, true), slice_str(value), buf);
+    assert_int_equal(config_normalize(def_of(key, true), slice_str(value), buf), ERR_OK);
     assert_string_equal(buf, wanted);
 }
 
@@ -169,6 +169,41 @@ static void test_values_are_stored_in_one_form(void **state)
     assert_true(config_list_has("compact,delete", "delete"));
     assert_false(config_list_has("compact,deleted", "delete"));
     assert_false(config_list_has(NULL, "delete"));
+}
+
+/* As long as a value may be; each element differs. */
+static void test_long_lists_take_no_time_squared(void **state)
+{
+    (void)state;
+    enum { COUNT = 13000, EACH = 5 };
+    char *list = mem_alloc(COUNT * EACH + 1), *half = mem_alloc(COUNT * EACH + 1);
+    char *buf = mem_alloc(2 * COUNT * EACH + 2);
+    assert_true(list && half && buf);
+    for (int i = 0; i < COUNT; i++) {
+        for (int k = 0, n = i; k < EACH - 1; k++, n /= 36) {
+            list[i * EACH + k] = "0123456789abcdefghijklmnopqrstuvwxyz"[n % 36];
+        }
+        list[i * EACH + EACH - 1] = ',';
+    }
+    list[COUNT * EACH - 1] = '\0';
+    snprintf(half, COUNT * EACH + 1, "%.*s", COUNT / 2 * EACH - 1, list);
+    struct sys *sys = sys_create();
+    uint64_t began_ns = sys_mono_ns(sys);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(
+            config_normalize(config_topic_def(SLICE_LIT("cleanup.policy")), slice_str(list), buf),
+            ERR_OK);
+        assert_string_equal(buf, list);
+        assert_int_equal(config_list_add(slice_str(half), slice_str(list), buf), ERR_OK);
+        assert_string_equal(buf, list);
+        assert_int_equal(config_list_subtract(slice_str(list), slice_str(half), buf), ERR_OK);
+        assert_string_equal(buf, list + strlen(half) + 1);
+    }
+    assert_true(sys_mono_ns(sys) - began_ns < 5000 * SYS_MS);
+    sys_destroy(sys);
+    mem_free(list);
+    mem_free(half);
+    mem_free(buf);
 }
 
 /* ---- layers */
@@ -329,6 +364,7 @@ int main(void)
         cmocka_unit_test(test_address_limits_are_checked),
         cmocka_unit_test(test_the_http_listener_is_host_and_port),
         cmocka_unit_test(test_values_are_stored_in_one_form),
+        cmocka_unit_test(test_long_lists_take_no_time_squared),
         CASE(test_the_nearest_layer_decides),
         CASE(test_synonyms_are_taken_in_order_and_scaled),
         CASE(test_for_ever_stays_for_ever_in_every_unit),
