@@ -193,28 +193,69 @@ static void check_keys(struct alteration *r, const struct controller_config *con
 
 /* ---- the two requests ---- */
 
-/* One resource's alterations as a mutation; configs is in the arena. */
-static void add_mutation(struct alterations *c, size_t index, struct controller_mutation *mutations,
-                         size_t *count, const struct controller_config *configs,
-                         size_t configs_count, bool replaces_all)
+#define ALTER_TIMEOUT_MS 30000
+
+/* Both as one: what each asks of a resource. In the arena. */
+struct asked {
+    int8_t type;
+    struct slice name;
+    struct controller_config *configs;
+    size_t configs_count;
+    bool has_unknown_op;
+};
+
+/* Room for count resources; NULL without memory. */
+static struct asked *asked_make(struct arena *a, size_t count)
 {
-    struct alteration *r = &c->resources[index];
+    if (count > CONTROLLER_MUTATIONS_MAX) { return NULL; }
+    a->limit += count * (sizeof(struct asked) + sizeof(struct alteration) +
+                         sizeof(struct controller_mutation) + 256);
+    return arena_array(a, count, sizeof(struct asked));
+}
+
+static bool asked_make_room(struct asked *r, struct arena *a, size_t configs_count)
+{
+    a->limit += configs_count * sizeof *r->configs;
+    r->configs = arena_array(a, configs_count, sizeof *r->configs);
+    r->configs_count = configs_count;
+    return r->configs != NULL;
+}
+
+/* One resource: checked, and a mutation unless it is refused. */
+static void alter_one(struct api_call *call, struct alteration *r, const struct asked *q,
+                      bool replaces_all, struct controller_mutation *mutations, size_t *count)
+{
+    check_resource(call, r);
+    if (q->has_unknown_op) { refuse(r, KAFKA_INVALID_REQUEST, "Unknown config operation."); }
+    check_keys(r, q->configs, q->configs_count, call->req->arena);
     if (r->error) { return; }
     r->mutation = *count;
     mutations[(*count)++] = (struct controller_mutation){.kind = CONTROLLER_ALTER_CONFIG,
                                                          .resource = (enum meta_resource)r->type,
                                                          .name = r->name,
-                                                         .configs = configs,
-                                                         .configs_count = configs_count,
+                                                         .configs = q->configs,
+                                                         .configs_count = q->configs_count,
                                                          .replaces_all = replaces_all};
 }
 
-#define ALTER_TIMEOUT_MS 30000
-
-static enum net_verdict alter_submit(struct api_call *call, struct alterations *c,
-                                     struct controller_mutation *mutations, size_t count,
-                                     bool is_dry_run)
+static enum net_verdict alter(struct api_call *call, const struct asked *asked, size_t asked_count,
+                              bool replaces_all, bool is_dry_run)
 {
+    struct arena *a = call->req->arena;
+    struct alterations *c = arena_alloc(a, sizeof *c);
+    struct controller_mutation *mutations = arena_array(a, asked_count, sizeof *mutations);
+    if (!c || !mutations) { return NET_CLOSE; }
+    c->resources = arena_array(a, asked_count, sizeof *c->resources);
+    c->count = asked_count;
+    for (size_t i = 0; c->resources && i < asked_count; i++) {
+        c->resources[i].type = asked[i].type;
+        c->resources[i].name = asked[i].name;
+    }
+    if (!c->resources || !refuse_repeated(c, a)) { return NET_CLOSE; }
+    size_t count = 0;
+    for (size_t i = 0; i < asked_count; i++) {
+        alter_one(call, &c->resources[i], &asked[i], replaces_all, mutations, &count);
+    }
     struct api_reply reply = api_reply_of(call);
     if (count == 0) { return alter_answer(call->api, &reply, c, mutations, 0, false); }
     return api_submit(call, &(struct api_submit){.mutations = mutations,
@@ -225,79 +266,41 @@ static enum net_verdict alter_submit(struct api_call *call, struct alterations *
                                                  .ctx = c});
 }
 
-/* Room for count resources; NULL without memory. */
-static struct alterations *alterations_make(struct arena *a, size_t count,
-                                            struct controller_mutation **mutations)
-{
-    if (count > CONTROLLER_MUTATIONS_MAX) { return NULL; }
-    struct alterations *c = arena_alloc(a, sizeof *c);
-    a->limit += count * (sizeof *c->resources + sizeof **mutations + 256);
-    *mutations = arena_array(a, count, sizeof **mutations);
-    if (!c || !*mutations) { return NULL; }
-    c->resources = arena_array(a, count, sizeof *c->resources);
-    c->count = count;
-    return c->resources ? c : NULL;
-}
-
 enum net_verdict api_alter_configs(struct api_call *call)
 {
     struct arena *a = call->req->arena;
     struct alter_configs_request q;
-    struct controller_mutation *mutations;
     if (!API_DECODE(call, alter_configs_request, &q)) { return NET_CLOSE; }
-    struct alterations *c = alterations_make(a, q.resources_count, &mutations);
-    for (size_t i = 0; c && i < c->count; i++) {
-        c->resources[i].type = q.resources[i].resource_type;
-        c->resources[i].name = q.resources[i].resource_name;
-    }
-    if (!c || !refuse_repeated(c, a)) { return NET_CLOSE; }
-    size_t count = 0;
-    for (size_t i = 0; i < c->count; i++) {
+    struct asked *asked = asked_make(a, q.resources_count);
+    for (size_t i = 0; asked && i < q.resources_count; i++) {
         const struct alter_configs_request_alter_configs_resource *r = &q.resources[i];
-        a->limit += r->configs_count * sizeof(struct controller_config);
-        struct controller_config *configs = arena_array(a, r->configs_count, sizeof *configs);
-        if (!configs) { return NET_CLOSE; }
+        asked[i] = (struct asked){.type = r->resource_type, .name = r->resource_name};
+        if (!asked_make_room(&asked[i], a, r->configs_count)) { return NET_CLOSE; }
         for (size_t k = 0; k < r->configs_count; k++) {
-            configs[k] = (struct controller_config){r->configs[k].name, r->configs[k].value,
-                                                    CONTROLLER_CONFIG_SET};
+            asked[i].configs[k] = (struct controller_config){
+                r->configs[k].name, r->configs[k].value, CONTROLLER_CONFIG_SET};
         }
-        check_resource(call, &c->resources[i]);
-        check_keys(&c->resources[i], configs, r->configs_count, a);
-        add_mutation(c, i, mutations, &count, configs, r->configs_count, true);
     }
-    return alter_submit(call, c, mutations, count, q.validate_only);
+    return asked ? alter(call, asked, q.resources_count, true, q.validate_only) : NET_CLOSE;
 }
 
 enum net_verdict api_incremental_alter_configs(struct api_call *call)
 {
     struct arena *a = call->req->arena;
     struct incremental_alter_configs_request q;
-    struct controller_mutation *mutations;
     if (!API_DECODE(call, incremental_alter_configs_request, &q)) { return NET_CLOSE; }
-    struct alterations *c = alterations_make(a, q.resources_count, &mutations);
-    for (size_t i = 0; c && i < c->count; i++) {
-        c->resources[i].type = q.resources[i].resource_type;
-        c->resources[i].name = q.resources[i].resource_name;
-    }
-    if (!c || !refuse_repeated(c, a)) { return NET_CLOSE; }
-    size_t count = 0;
-    for (size_t i = 0; i < c->count; i++) {
+    struct asked *asked = asked_make(a, q.resources_count);
+    for (size_t i = 0; asked && i < q.resources_count; i++) {
         const struct incremental_alter_configs_request_alter_configs_resource *r = &q.resources[i];
-        a->limit += r->configs_count * sizeof(struct controller_config);
-        struct controller_config *configs = arena_array(a, r->configs_count, sizeof *configs);
-        if (!configs) { return NET_CLOSE; }
-        check_resource(call, &c->resources[i]);
+        asked[i] = (struct asked){.type = r->resource_type, .name = r->resource_name};
+        if (!asked_make_room(&asked[i], a, r->configs_count)) { return NET_CLOSE; }
         for (size_t k = 0; k < r->configs_count; k++) {
             int8_t op = r->configs[k].config_operation;
-            if (op < CONTROLLER_CONFIG_SET || op > CONTROLLER_CONFIG_SUBTRACT) {
-                refuse(&c->resources[i], KAFKA_INVALID_REQUEST, "Unknown config operation.");
-                op = CONTROLLER_CONFIG_SET;
-            }
-            configs[k] = (struct controller_config){r->configs[k].name, r->configs[k].value,
-                                                    (enum controller_config_op)op};
+            bool is_known = op >= CONTROLLER_CONFIG_SET && op <= CONTROLLER_CONFIG_SUBTRACT;
+            asked[i].has_unknown_op = asked[i].has_unknown_op || !is_known;
+            asked[i].configs[k] = (struct controller_config){
+                r->configs[k].name, r->configs[k].value, (enum controller_config_op)op};
         }
-        check_keys(&c->resources[i], configs, r->configs_count, a);
-        add_mutation(c, i, mutations, &count, configs, r->configs_count, false);
     }
-    return alter_submit(call, c, mutations, count, q.validate_only);
+    return asked ? alter(call, asked, q.resources_count, false, q.validate_only) : NET_CLOSE;
 }
