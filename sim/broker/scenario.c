@@ -3,8 +3,7 @@
 
 #include "actor.h"
 #include "base/check.h"
-#include "base/mem.h"
-#include "broker/broker.h"
+#include "process.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -51,16 +50,14 @@ struct scenario {
     bool must_restart; /* the directory is offline: only a power cut brings it back */
     struct scenario_result *out;
     /* Written by fibers of the process. */
-    struct broker *broker;
-    struct config_set *statics;
+    struct process process;
     uint16_t port;
-    bool has_failed_start;
     _Atomic int is_stopped;
 };
 
 /* ---- the broker's side: runs on fibers ---- */
 
-static const char *const settings[][2] = {
+static const struct process_setting settings[] = {
     {"node.id", "1"},
     {"metadata.log.dir", "d0/meta"},
     {"listeners", "PLAINTEXT://b1:9092"},
@@ -73,56 +70,35 @@ static const char *const settings[][2] = {
 static void broker_main(struct sys *sys, void *ctx)
 {
     struct scenario *s = ctx;
-    struct config_set *set = mem_new(struct config_set);
-    CHECK(set);
-    config_set_init(set);
-    for (size_t i = 0; i < COUNT_OF(settings); i++) {
-        enum err e = config_set_put(set, slice_str(settings[i][0]), slice_str(settings[i][1]));
-        CHECK(!e);
-    }
+    struct config_set *set = process_settings(settings, COUNT_OF(settings));
     enum err e =
         config_set_put(set, slice_str("log.flush.policy"), slice_str(policy_names[s->policy]));
+    if (!e) { e = config_set_put(set, slice_str("log.dirs"), slice_str(s->dirs)); }
     CHECK(!e);
-    e = config_set_put(set, slice_str("log.dirs"), slice_str(s->dirs));
-    CHECK(!e);
-    char message[BROKER_MESSAGE_SIZE];
-    struct broker *b;
-    e = broker_start(
-        &(struct broker_options){.sys = sys, .logger = sys_logger(sys), .statics = set}, &b,
-        message);
-    if (e) {
-        log_error(sys_logger(sys), "sim", "cannot start: %s", message);
-        s->has_failed_start = true;
-        return;
-    }
-    s->statics = set;
-    s->broker = b;
-    s->port = broker_port(b);
+    process_start(&s->process, sys, set);
+    if (s->process.broker) { s->port = broker_port(s->process.broker); }
 }
 
 static void broker_end(struct sys *sys, void *ctx)
 {
     (void)sys;
     struct scenario *s = ctx;
-    broker_stop(s->broker, 1000);
-    config_set_fini(s->statics);
-    mem_free(s->statics);
+    process_stop(&s->process);
 }
 
 /* ---- running ---- */
 
 static void boot(struct scenario *s)
 {
-    s->broker = NULL;
+    s->process = (struct process){0};
     s->port = s->world.port = 0;
-    s->has_failed_start = false;
     sim_boot(s->host, broker_main, s);
 }
 
 static void went_down(struct scenario *s)
 {
     s->world.port = 0;
-    s->broker = NULL;
+    s->process.broker = NULL;
     s->port = 0;
 }
 
@@ -179,10 +155,10 @@ static void start(struct scenario *s)
 {
     uint64_t limit = sim_now_ns(s->sim) + PATIENCE_NS;
     boot(s);
-    while (!s->broker) {
+    while (!s->process.broker) {
         CHECKF(sim_now_ns(s->sim) < limit, "the broker does not start");
         turn(s, limit);
-        if (s->has_failed_start) {
+        if (s->process.has_failed_start) {
             CHECKF(s->must_restart || s->heal_ns != SYS_NEVER, "a start fails without a fault");
             heal(s);
             power_cut(s, SIM_KEEP_BY_CHANCE);

@@ -13,8 +13,8 @@
  *             start. [FLT-4] an orderly stop leaves no memory. */
 #include "base/check.h"
 #include "base/mem.h"
-#include "broker/broker.h"
 #include "sim/broker/conn.h"
+#include "sim/broker/process.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -49,9 +49,7 @@ struct run {
     enum kind kind;
     uint64_t nth; /* of the process that is booted next; 0: none */
     /* Written by fibers of the process. */
-    struct broker *broker;
-    struct config_set *statics;
-    bool has_failed_start;
+    struct process process;
     _Atomic int is_stopped;
     /* The request under way. */
     bool is_answered;
@@ -64,7 +62,7 @@ struct run {
 
 /* ---- on fibers ---- */
 
-static const char *const settings[][2] = {
+static const struct process_setting settings[] = {
     {"node.id", "1"},
     {"log.dirs", "d1/logs"},
     {"metadata.log.dir", "d0"},
@@ -76,37 +74,16 @@ static const char *const settings[][2] = {
 static void broker_main(struct sys *sys, void *ctx)
 {
     struct run *r = ctx;
-    struct config_set *set = mem_new(struct config_set);
-    CHECK(set);
-    config_set_init(set);
-    for (size_t i = 0; i < COUNT_OF(settings); i++) {
-        enum err e = config_set_put(set, slice_str(settings[i][0]), slice_str(settings[i][1]));
-        CHECK(!e);
-    }
+    struct config_set *set = process_settings(settings, COUNT_OF(settings));
     if (r->kind == KIND_ALLOCATION) { sim_fail_allocation(r->host, r->nth); }
-    char message[BROKER_MESSAGE_SIZE] = "";
-    struct broker *b;
-    struct broker_options options = {.sys = sys, .logger = sys_logger(sys), .statics = set};
-    enum err e = broker_start(&options, &b, message);
-    if (e) {
-        log_error(sys_logger(sys), "sim", "cannot start: %s", message);
-        CHECKF(message[0], "[FLT-1] a start that fails with %s says nothing", err_name(e));
-        config_set_fini(set);
-        mem_free(set);
-        r->has_failed_start = true;
-        return;
-    }
-    r->statics = set;
-    r->broker = b;
+    process_start(&r->process, sys, set);
 }
 
 static void broker_end(struct sys *sys, void *ctx)
 {
     (void)sys;
     struct run *r = ctx;
-    broker_stop(r->broker, 1000);
-    config_set_fini(r->statics);
-    mem_free(r->statics);
+    process_stop(&r->process);
 }
 
 /* ---- the process from outside ---- */
@@ -147,16 +124,16 @@ static void leaves_nothing(struct run *r, const char *after)
 static void start(struct run *r)
 {
     for (;;) {
-        r->broker = NULL;
-        r->has_failed_start = false;
+        r->process.broker = NULL;
+        r->process.has_failed_start = false;
         if (r->nth) { arm(r); }
         sim_boot(r->host, broker_main, r);
         uint64_t limit = sim_now_ns(r->sim) + WAIT_MAX_NS;
-        while (!r->broker && !r->has_failed_start) {
+        while (!r->process.broker && !r->process.has_failed_start) {
             CHECKF(sim_now_ns(r->sim) < limit, "[FLT-1] the start does not end");
             (void)sim_step(r->sim, limit);
         }
-        if (r->broker) { return; }
+        if (r->process.broker) { return; }
         CHECKF(r->nth, "[FLT-1] a start fails without a fault");
         leaves_nothing(r, "a start that failed"); /* [FLT-1] */
         r->failed_starts++;
@@ -517,7 +494,7 @@ static void send_once(struct run *r, const struct request *q)
 {
     r->request = q;
     r->is_answered = false;
-    if (!r->conn.stream) { conn_open(&r->conn, r->sim, r->host, broker_port(r->broker)); }
+    if (!r->conn.stream) { conn_open(&r->conn, r->sim, r->host, broker_port(r->process.broker)); }
     struct bytes body = {0};
     q->put(r, &body);
     conn_send(&r->conn, q->api, q->version, &body, &(struct pending){0});
