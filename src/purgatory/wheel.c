@@ -17,8 +17,12 @@
 #include "purgatory/purg_int.h"
 #include "purgatory/wheel_int.h"
 
-/* Timers that an advance moves down at each level even if none fires, in pairs. */
+#define NO_TICK UINT64_MAX /* no timer has it: at ticks of 1 ns it is PURG_NEVER's */
+/* Timers, in pairs, that at each level move down ahead of time beside as many as fire. */
 #define CASCADE_PAIRS_MIN 16
+/* When so many fire, of those that fire next so many are fetched, in pairs; 16 KiB. */
+#define FETCH_FIRED_MIN 8
+#define FETCH_PAIRS_MAX 128
 
 static void link_init(struct purg_link *head)
 {
@@ -226,10 +230,10 @@ bool purg_timer_is_added(const struct purg_timer *timer)
     return timer->link.next != NULL;
 }
 
-/* Where the next slot that is not empty begins; false if nothing waits. */
-static bool next_tick(const struct purg_wheel *wheel, uint64_t *tick)
+/* Where the next slot that is not empty begins; NO_TICK if nothing waits. */
+static inline uint64_t next_tick(const struct purg_wheel *wheel)
 {
-    bool is_found = false;
+    uint64_t tick = NO_TICK;
     for (uint32_t level = 0; level < wheel->levels_count; level++) {
         if (wheel->turns_mask >> 2 * level == 0) { break; }
         uint32_t shift = level * wheel->bits;
@@ -240,11 +244,10 @@ static bool next_tick(const struct purg_wheel *wheel, uint64_t *tick)
         if (occupied == 0) { continue; }
         uint64_t digit = (uint64_t)__builtin_ctzll(occupied);
         uint64_t start = ((turn << wheel->bits) | digit) << shift;
-        if (!is_found || start < *tick) { *tick = start; }
-        is_found = true;
+        if (start < tick) { tick = start; }
         if (!is_next) { break; } /* all above begins later */
     }
-    return is_found;
+    return tick;
 }
 
 /* Places timers of a slot again, at most 'pairs' of them. The list is a chain of cache misses; from
@@ -304,6 +307,22 @@ static void cascade_ahead(struct purg_wheel *wheel, size_t pairs)
     }
 }
 
+/* Fetches the timers that fire next, from both ends of their list, after those of now have fired:
+ * each would be waited for in turn. */
+static void fetch_next(const struct purg_wheel *wheel)
+{
+    uint64_t tick = next_tick(wheel);
+    const struct purg_link *slot = &wheel->slots[tick & wheel->level_mask]; /* or an empty one */
+    const struct purg_link *first = slot->next;
+    const struct purg_link *last = slot->prev;
+    for (int i = 0; i < FETCH_PAIRS_MAX && first != last && first->prev != last; i++) {
+        first = first->next;
+        last = last->prev;
+        purg_prefetch_write(first);
+        purg_prefetch_write(last);
+    }
+}
+
 static size_t fire_due(struct purg_wheel *wheel, uint64_t now_ns, size_t budget)
 {
     size_t fired = 0;
@@ -325,8 +344,8 @@ static size_t advance(struct purg_wheel *wheel, uint64_t now_ns, size_t budget)
     for (;;) {
         fired += fire_due(wheel, now_ns, budget - fired);
         if (fired == budget) { break; }
-        uint64_t tick;
-        if (!next_tick(wheel, &tick) || tick > target) {
+        uint64_t tick = next_tick(wheel);
+        if (tick == NO_TICK || tick > target) {
             if (target > wheel->tick) { clock_set(wheel, target); } /* else it went back: stands */
             break;
         }
@@ -342,10 +361,10 @@ size_t purg_wheel_advance(struct purg_wheel *wheel, uint64_t now_ns, size_t budg
         purg_misuse(&wheel->env, "purg_wheel_advance: called from one of its own callbacks");
     }
     wheel->is_advancing = true;
-    uint64_t tick = wheel->tick;
     size_t fired = advance(wheel, now_ns, budget);
     /* Twice as many as fire: at an even rate half a turn is enough. */
-    if (wheel->tick != tick) { cascade_ahead(wheel, fired + CASCADE_PAIRS_MIN); }
+    if (fired > 0) { cascade_ahead(wheel, fired + CASCADE_PAIRS_MIN); }
+    if (fired >= FETCH_FIRED_MIN) { fetch_next(wheel); }
     wheel->is_advancing = false;
     return fired;
 }
@@ -353,8 +372,8 @@ size_t purg_wheel_advance(struct purg_wheel *wheel, uint64_t now_ns, size_t budg
 uint64_t purg_wheel_next_ns(const struct purg_wheel *wheel)
 {
     if (!link_is_empty(&wheel->due)) { return 0; }
-    uint64_t tick;
-    return next_tick(wheel, &tick) ? tick * wheel->tick_ns : PURG_NEVER;
+    uint64_t tick = next_tick(wheel);
+    return tick == NO_TICK ? PURG_NEVER : tick * wheel->tick_ns;
 }
 
 struct purg_timer *purg_wheel_take_any(struct purg_wheel *wheel)
