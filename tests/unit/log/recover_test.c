@@ -136,7 +136,7 @@ static void test_a_start_that_is_told_to_stop_leaves_all_to_the_next(void **stat
     f->options.recovery_threads = 1;
     fixture_open(f);
     for (int t = 0; t < 3; t++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "t%d", t);
         f->topic_id.b[0] = (uint8_t)t;
         struct log *log = fixture_create(f, name);
@@ -162,7 +162,7 @@ static void test_a_start_that_is_told_to_stop_leaves_all_to_the_next(void **stat
     fixture_open(f);
     assert_int_equal(f->dir->stats.logs_scanned_count, 3);
     for (int t = 0; t < 3; t++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "t%d", t);
         struct log *log = fixture_find(f, name);
         assert_int_equal(fixture_read_all(log, 1000), 40 + t);
