@@ -4,6 +4,9 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "wire/batch.h"
+#include "wire/gen/snapshot_footer_record.h"
+#include "wire/gen/snapshot_header_record.h"
+#include "wire/reader.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,6 +19,15 @@
 #define JOURNAL_SNAPSHOT_BATCH_SIZE ((size_t)256 << 10)
 #define JOURNAL_FILES_MAX 1024
 
+/* Kafka's control records in a snapshot: the first record of all and the last one, and what else
+ * Kafka puts behind the first. */
+enum control_type {
+    CONTROL_SNAPSHOT_HEADER = 3,
+    CONTROL_SNAPSHOT_FOOTER = 4,
+    CONTROL_KRAFT_VERSION = 5,
+    CONTROL_KRAFT_VOTERS = 6,
+};
+
 struct journal {
     struct sys *sys;
     const struct logger *logger;
@@ -23,6 +35,7 @@ struct journal {
     struct sys_file *file; /* the active log file */
     uint64_t pos; /* its end */
     int64_t next_offset;
+    int64_t newest_ms; /* of the newest record; -1: none */
     uint64_t snapshot_bytes;
     uint64_t bytes_since_snapshot;
     bool is_broken; /* a write or sync failed */
@@ -104,6 +117,7 @@ struct replay {
     uint64_t pos, size;
     struct meta_image **image;
     int64_t offset_fixed; /* snapshot: every record gets this offset; -1: their own */
+    bool has_header, has_footer; /* of a snapshot */
 };
 
 static enum err replay_damage(const struct replay *p, const char *what)
@@ -152,6 +166,41 @@ static enum err replay_apply(struct replay *p)
         if (e == ERR_NOMEM) { return e; }
         if (e) { return replay_damage(p, "a record that does not fit those before it"); }
         if (p->offset_fixed < 0) { p->j->next_offset = record.offset + 1; }
+    }
+    return it.err ? replay_damage(p, "a record is malformed") : ERR_OK;
+}
+
+/* One control record; is_first: of the whole file. */
+static enum err replay_control_record(struct replay *p, const struct batch_record *record,
+                                      bool is_first)
+{
+    struct wire_reader r;
+    wire_reader_init(&r, record->key);
+    int16_t version = wire_i16(&r), type = wire_i16(&r);
+    bool is_known = !r.bad && version == 0;
+    if (is_known && type == CONTROL_SNAPSHOT_HEADER && is_first) {
+        p->has_header = true;
+    } else if (is_known && type == CONTROL_SNAPSHOT_FOOTER && p->has_header) {
+        p->has_footer = true;
+    } else if (!is_known || (type != CONTROL_KRAFT_VERSION && type != CONTROL_KRAFT_VOTERS)) {
+        return replay_damage(p, "a control record that does not belong there");
+    }
+    return ERR_OK;
+}
+
+static enum err replay_control(struct replay *p)
+{
+    struct batch_iter it;
+    struct batch_record record;
+    bool is_first = p->pos == 0;
+    if (batch_iter_open(&it, NULL, wire_buf_slice(&p->j->buf), JOURNAL_BATCH_SIZE_MAX, NULL)) {
+        return replay_damage(p, "no such batch is written here");
+    }
+    while (batch_iter_next(&it, &record)) {
+        if (p->has_footer) { return replay_damage(p, "records behind the end of the snapshot"); }
+        enum err e = replay_control_record(p, &record, is_first);
+        if (e) { return e; }
+        is_first = false;
     }
     return it.err ? replay_damage(p, "a record is malformed") : ERR_OK;
 }
@@ -209,8 +258,13 @@ static enum err replay_file(struct replay *p, bool may_be_torn)
         if (p->offset_fixed < 0 && h.base_offset != p->j->next_offset) {
             return replay_damage(p, "a batch has another offset than expected");
         }
-        e = replay_apply(p);
+        if (p->has_footer) { return replay_damage(p, "bytes behind the end of the snapshot"); }
+        bool is_control = p->offset_fixed >= 0 && batch_is_control(&h);
+        e = is_control ? replay_control(p) : replay_apply(p);
         p->pos += batch_size(&h);
+        if (p->offset_fixed < 0 && h.max_timestamp > p->j->newest_ms) {
+            p->j->newest_ms = h.max_timestamp;
+        }
     }
     return e;
 }
@@ -225,6 +279,10 @@ static enum err journal_load_snapshot(struct journal *j, const struct journal_fi
     enum err e = journal_path(j, path, f->snapshot);
     if (!e) { e = sys_file_open(j->sys, path, SYS_READ, &p.file); }
     if (!e) { e = replay_file(&p, false); }
+    /* Without a header it is of an early Barnabas, which wrote no end either. */
+    if (!e && p.has_header && !p.has_footer) {
+        e = replay_damage(&p, "the end of the snapshot is missing");
+    }
     if (!e && (*image)->offset != f->snapshot_end - 1) {
         e = replay_damage(&p, "no record stands in this snapshot");
     }
@@ -324,6 +382,7 @@ enum err journal_open(const struct journal_options *options, struct journal **ou
     j->sys = options->sys;
     j->logger = options->logger;
     j->snapshot_bytes = options->snapshot_bytes;
+    j->newest_ms = -1;
     wire_buf_init(&j->buf, JOURNAL_BATCH_SIZE_MAX);
     size_t size = strlen(options->dir) + sizeof JOURNAL_DIR + 2;
     j->dir = mem_alloc(size);
@@ -358,6 +417,14 @@ void journal_close(struct journal *j)
 
 /* ---- append ---- */
 
+static struct batch_build_options journal_batch(int64_t base_offset)
+{
+    struct batch_build_options options = BATCH_BUILD_PLAIN;
+    options.base_offset = base_offset;
+    options.leader_epoch = JOURNAL_EPOCH;
+    return options;
+}
+
 /* Encodes records as one batch at base_offset into j->buf. */
 static enum err journal_encode(struct journal *j, const struct slice *records, size_t count,
                                int64_t wall_ms, int64_t base_offset)
@@ -367,9 +434,7 @@ static enum err journal_encode(struct journal *j, const struct slice *records, s
     for (size_t i = 0; i < count; i++) {
         build[i] = (struct batch_build_record){.timestamp = wall_ms, .value = records[i]};
     }
-    struct batch_build_options options = BATCH_BUILD_PLAIN;
-    options.base_offset = base_offset;
-    options.leader_epoch = JOURNAL_EPOCH;
+    struct batch_build_options options = journal_batch(base_offset);
     j->buf.size = 0;
     enum err e = batch_build(&options, build, count, NULL, &j->buf);
     mem_free(build);
@@ -399,6 +464,7 @@ enum err journal_append(struct journal *j, const struct slice *records, size_t r
     j->next_offset += (int64_t)records_count;
     j->pos += iov.size;
     j->bytes_since_snapshot += iov.size;
+    if (wall_ms > j->newest_ms) { j->newest_ms = wall_ms; }
     return ERR_OK;
 }
 
@@ -421,6 +487,43 @@ struct snapshot {
     size_t count, capacity;
 };
 
+/* Writes what is in j->buf, 'count' records. */
+static enum err snapshot_put(struct snapshot *s, size_t count)
+{
+    struct sys_iov iov = {s->j->buf.at, s->j->buf.size};
+    size_t written;
+    enum err e = sys_file_write(s->file, &iov, 1, s->pos, &written);
+    s->pos += iov.size;
+    s->next += (int64_t)count;
+    return e;
+}
+
+static enum err snapshot_control(struct snapshot *s, enum control_type type)
+{
+    uint8_t key[8], value[32];
+    struct wire_writer k, v;
+    wire_writer_init_fixed(&k, (struct mslice){key, sizeof key});
+    wire_put_i16(&k, 0);
+    wire_put_i16(&k, (int16_t)type);
+    enum err e = wire_writer_finish(&k);
+    wire_writer_init_fixed(&v, (struct mslice){value, sizeof value});
+    if (!e && type == CONTROL_SNAPSHOT_HEADER) {
+        struct snapshot_header_record m = {.last_contained_log_timestamp = s->j->newest_ms};
+        e = snapshot_header_record_encode(&v, 0, &m);
+    } else if (!e) {
+        struct snapshot_footer_record m = {0};
+        e = snapshot_footer_record_encode(&v, 0, &m);
+    }
+    if (e) { return e; }
+    struct batch_build_record record = {
+        .timestamp = s->wall_ms, .key = slice_of(key, k.pos), .value = slice_of(value, v.pos)};
+    struct batch_build_options options = journal_batch(s->next);
+    options.control = true;
+    s->j->buf.size = 0;
+    e = batch_build(&options, &record, 1, NULL, &s->j->buf);
+    return e ? e : snapshot_put(s, 1);
+}
+
 static enum err snapshot_flush(struct snapshot *s)
 {
     if (s->count == 0) { return ERR_OK; }
@@ -431,11 +534,7 @@ static enum err snapshot_flush(struct snapshot *s)
     }
     enum err e = journal_encode(s->j, s->records, s->count, s->wall_ms, s->next);
     if (e) { return e; }
-    struct sys_iov iov = {s->j->buf.at, s->j->buf.size};
-    size_t written;
-    e = sys_file_write(s->file, &iov, 1, s->pos, &written);
-    s->pos += iov.size;
-    s->next += (int64_t)s->count;
+    e = snapshot_put(s, s->count);
     s->count = 0;
     s->bytes.size = 0;
     return e;
@@ -466,8 +565,10 @@ static enum err snapshot_write(struct journal *j, const struct meta_image *image
     struct snapshot s = {.j = j, .wall_ms = wall_ms};
     wire_buf_init(&s.bytes, JOURNAL_BATCH_SIZE_MAX);
     enum err e = sys_file_open(j->sys, path, SYS_WRITE | SYS_CREATE | SYS_TRUNCATE, &s.file);
+    if (!e) { e = snapshot_control(&s, CONTROL_SNAPSHOT_HEADER); }
     if (!e) { e = meta_dump(image, snapshot_emit, &s); }
     if (!e) { e = snapshot_flush(&s); }
+    if (!e) { e = snapshot_control(&s, CONTROL_SNAPSHOT_FOOTER); }
     if (!e) { e = sys_file_sync(s.file); }
     sys_file_unref(s.file);
     wire_buf_fini(&s.bytes);

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "meta/journal.h"
 #include "meta/records.h"
+#include "wire/batch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -271,6 +272,108 @@ static void test_a_damaged_snapshot_stops_the_start(void **state)
     assert_int_equal(open_again(f), ERR_CORRUPT);
 }
 
+/* Where each batch of a file begins; how many there are. */
+static size_t batches_of(const struct fixture *f, const char *name, long at[8])
+{
+    char path[400];
+    uint8_t head[12];
+    size_t count = 0;
+    path_of(f, name, path);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    long pos = 0;
+    while (count < 8 && fseek(file, pos, SEEK_SET) == 0 && fread(head, sizeof head, 1, file) == 1) {
+        at[count++] = pos;
+        pos += 12 + ((long)head[8] << 24 | head[9] << 16 | head[10] << 8 | head[11]);
+    }
+    fclose(file);
+    return count;
+}
+
+/* Cut between two batches it holds nothing wrong: its end tells. */
+static void test_a_snapshot_without_its_end_stops_the_start(void **state)
+{
+    struct fixture *f = *state;
+    const char *name = "00000000000000000001-0000000001.checkpoint";
+    char path[400], command[1300];
+    long at[8];
+    assert_int_equal(open_again(f), ERR_OK);
+    append(f, "a", 1);
+    snapshot(f);
+    assert_int_equal(batches_of(f, name, at), 3); /* header, records, footer */
+    path_of(f, name, path);
+    snprintf(command, sizeof command, "cp '%s' '%s.whole'", path, path);
+    assert_int_equal(system(command), 0);
+    for (int i = 2; i > 0; i--) {
+        damage(f, name, at[i], true);
+        assert_int_equal(open_again(f), ERR_CORRUPT);
+    }
+    /* Nor does anything stand behind the end. */
+    snprintf(command, sizeof command, "cat '%s.whole' '%s.whole' > '%s'", path, path, path);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(open_again(f), ERR_CORRUPT);
+    /* What an early version wrote has neither header nor end. */
+    snprintf(command, sizeof command,
+             "dd if='%s.whole' of='%s' bs=1 skip=%ld count=%ld status=none", path, path, at[1],
+             at[2] - at[1]);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(open_again(f), ERR_OK);
+    assert_int_equal(tree_count(f->image->topics), 1);
+    /* An end alone is none. */
+    snprintf(command, sizeof command, "dd if='%s.whole' of='%s' bs=1 skip=%ld status=none", path,
+             path, at[1]);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(open_again(f), ERR_CORRUPT);
+}
+
+static void put_controls(struct wire_buf *out, const uint8_t *types, size_t count)
+{
+    struct batch_build_record records[4];
+    uint8_t keys[4][4];
+    for (size_t i = 0; i < count; i++) {
+        memcpy(keys[i], (uint8_t[]){0, 0, 0, types[i]}, 4);
+        records[i] = (struct batch_build_record){
+            .timestamp = NOW_MS, .key = slice_of(keys[i], 4), .value = SLICE_LIT("any")};
+    }
+    struct batch_build_options o = BATCH_BUILD_PLAIN;
+    o.control = true;
+    assert_int_equal(batch_build(&o, records, count, NULL, out), ERR_OK);
+}
+
+/* Kafka puts its version and voters behind the header, in one batch. */
+static void test_a_snapshot_of_kafka_is_read(void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        uint8_t first[3], last;
+        enum err err;
+    } cases[] = {{{3, 5, 6}, 4, ERR_OK},      {{3, 5, 6}, 5, ERR_CORRUPT}, /* no end */
+                 {{3, 3, 6}, 4, ERR_CORRUPT}, {{3, 5, 4}, 4, ERR_CORRUPT},
+                 {{3, 5, 2}, 4, ERR_CORRUPT}, {{5, 6, 6}, 4, ERR_CORRUPT}};
+    struct wire_buf out;
+    wire_buf_init(&out, 1u << 20);
+    assert_int_equal(open_again(f), ERR_OK); /* makes the directory */
+    shut(f);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[400];
+        struct batch_build_options o = BATCH_BUILD_PLAIN;
+        f->buf.size = out.size = 0;
+        put_controls(&out, cases[i].first, 3);
+        assert_int_equal(record_topic(&f->buf, SLICE_LIT("a"), (struct uuid){{1}}), ERR_OK);
+        struct batch_build_record record = {.timestamp = NOW_MS, .value = wire_buf_slice(&f->buf)};
+        assert_int_equal(batch_build(&o, &record, 1, NULL, &out), ERR_OK);
+        put_controls(&out, &cases[i].last, 1);
+        path_of(f, "00000000000000000007-0000000001.checkpoint", path);
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        assert_int_equal(fwrite(out.at, out.size, 1, file), 1);
+        assert_int_equal(fclose(file), 0);
+        assert_int_equal(open_again(f), cases[i].err);
+        if (!cases[i].err) { assert_int_equal(f->image->offset, 6); }
+    }
+    wire_buf_fini(&out);
+}
+
 /* Names that are not exactly those of a log file or snapshot are somebody else's. */
 static void test_files_of_other_names_are_left_alone(void **state)
 {
@@ -331,6 +434,8 @@ int main(void)
         CASE(test_a_snapshot_replaces_the_log),
         CASE(test_what_a_snapshot_replaced_is_removed_at_the_next_start),
         CASE(test_a_damaged_snapshot_stops_the_start),
+        CASE(test_a_snapshot_without_its_end_stops_the_start),
+        CASE(test_a_snapshot_of_kafka_is_read),
         CASE(test_files_of_other_names_are_left_alone),
         CASE(test_a_missing_log_file_stops_the_start),
     };
