@@ -27,6 +27,16 @@ struct fetch_part {
     int64_t diverging_offset;
 };
 
+/* What a partition takes from begin to answer, counted in queued.max.request.bytes: a session has up
+ * to 100,000 of them, however small the request. */
+#define FETCH_PART_SIZE                                                                            \
+    (sizeof(struct fetch_want) + sizeof(struct fetch_part) + sizeof(struct delayed_fetch_item) +   \
+     sizeof(struct purg_watch_node) + sizeof(struct purg_key) +                                    \
+     sizeof(struct fetch_response_fetchable_topic_response) +                                      \
+     sizeof(struct fetch_response_partition_data) + sizeof(struct wire_hole))
+#define FETCH_PARTS_UNCOUNTED 100u /* as little as any request takes */
+#define FETCH_THROTTLE_MS 100 /* when there is no room */
+
 struct fetch_state {
     struct api_parked parked; /* first: req->op */
     struct api *api;
@@ -386,6 +396,26 @@ static enum net_verdict answer_session_error(struct api_call *call, enum kafka_e
     return API_ANSWER(call, fetch_response, &m);
 }
 
+/* No room: an empty answer that bids the client wait, which changes nothing of what it asked for. A
+ * session goes on; one that was to begin does not, and the client asks for all again. */
+static enum net_verdict answer_throttled(struct api_call *call, int32_t session_id)
+{
+    struct fetch_response m;
+    fetch_response_init(&m);
+    m.session_id = session_id;
+    m.throttle_time_ms = FETCH_THROTTLE_MS;
+    call->req->answer.throttle_ms = FETCH_THROTTLE_MS;
+    return API_ANSWER(call, fetch_response, &m);
+}
+
+/* A session's partitions take much more than its request's frame. */
+static bool fetch_has_room(struct api_call *call, const struct fetch_request *m)
+{
+    size_t count = fetch_session_wants(call->api->sessions, m);
+    return count <= FETCH_PARTS_UNCOUNTED ||
+           net_request_reserve(call->req, count * FETCH_PART_SIZE);
+}
+
 static struct fetch_state *fetch_state_make(struct api_call *call, const struct fetch_request *m)
 {
     struct arena *arena = call->req->park_arena;
@@ -425,11 +455,15 @@ static struct fetch_state *fetch_begin(struct api_call *call, enum net_verdict *
     struct fetch_state *s = fetch_state_make(call, &m);
     if (!s) { return NULL; }
     bool out_of_memory;
-    enum kafka_error error =
-        fetch_session_begin(call->api->sessions, &m, call->version, call->now_ns,
-                            call->req->park_arena, &s->context, &out_of_memory);
+    struct arena *arena = fetch_has_room(call, &m) ? call->req->park_arena : NULL;
+    enum kafka_error error = fetch_session_begin(call->api->sessions, &m, call->version,
+                                                 call->now_ns, arena, &s->context, &out_of_memory);
     if (error) {
         *verdict = answer_session_error(call, error);
+        return NULL;
+    }
+    if (!arena && !out_of_memory) {
+        *verdict = answer_throttled(call, s->context.session_id);
         return NULL;
     }
     if (out_of_memory || !fetch_state_take_wants(s)) { return NULL; }

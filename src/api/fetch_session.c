@@ -242,6 +242,18 @@ static size_t wants_count(const struct fetch_request *m)
     return count;
 }
 
+size_t fetch_session_wants(struct fetch_sessions *all, const struct fetch_request *m)
+{
+    size_t count = wants_count(m);
+    struct fetch_session *s = m->session_epoch > 0 ? session_find(all, m->session_id) : NULL;
+    if (!s) { return count; }
+    sys_mutex_lock(&s->lock);
+    count += s->partitions.count;
+    sys_mutex_unlock(&s->lock);
+    session_unref(s);
+    return count;
+}
+
 static bool context_make_room(struct fetch_context *out, size_t count, struct arena *arena)
 {
     arena->limit += count * sizeof *out->wants + 64;
@@ -252,6 +264,7 @@ static bool context_make_room(struct fetch_context *out, size_t count, struct ar
 static bool context_from_request(struct fetch_context *out, const struct fetch_request *m,
                                  struct arena *arena)
 {
+    if (!arena) { return true; }
     if (!context_make_room(out, wants_count(m), arena)) { return false; }
     for (size_t i = 0; i < m->topics_count; i++) {
         for (size_t k = 0; k < m->topics[i].partitions_count; k++) {
@@ -265,6 +278,7 @@ static bool context_from_request(struct fetch_context *out, const struct fetch_r
 static bool context_from_session(struct fetch_context *out, struct fetch_session *s,
                                  struct arena *arena)
 {
+    if (!arena) { return true; }
     if (!context_make_room(out, s->partitions.count, arena)) { return false; }
     for (struct list *n = s->order.next; n != &s->order; n = n->next) {
         const struct session_partition *p = CONTAINER_OF(n, struct session_partition, node);
@@ -339,7 +353,9 @@ static enum kafka_error begin_full(struct fetch_sessions *all, const struct fetc
     struct fetch_session *old = session_find(all, m->session_id);
     if (old) { session_close(all, old); }
     session_unref(old);
-    if (m->session_epoch == 0) { out->session_id = session_create(all, m, version, now_ns); }
+    if (m->session_epoch == 0 && arena) {
+        out->session_id = session_create(all, m, version, now_ns);
+    }
     *out_of_memory = !context_from_request(out, m, arena);
     return KAFKA_NONE;
 }

@@ -54,9 +54,12 @@ void fetch_sessions_destroy(struct fetch_sessions *s); /* accepts NULL */
 size_t fetch_sessions_count(struct fetch_sessions *s);
 size_t fetch_sessions_partitions(struct fetch_sessions *s);
 
+/* How many partitions fetch_session_begin() would list, at most. */
+size_t fetch_session_wants(struct fetch_sessions *s, const struct fetch_request *m);
 /* Takes the request's changes over and lists what is to be fetched, in the session's order. arena:
- * the one that lives while the request is parked. *out_of_memory is set when the arena or the heap
- * is spent; the session is closed then. */
+ * the one that lives while the request is parked; NULL: there is no room for the list, nothing is
+ * listed and no session begun, but one that is there goes on. *out_of_memory is set when the arena
+ * or the heap is spent; the session is closed then. */
 enum kafka_error fetch_session_begin(struct fetch_sessions *s, const struct fetch_request *m,
                                      int16_t version, uint64_t now_ns, struct arena *arena,
                                      struct fetch_context *out, bool *out_of_memory);

@@ -22,18 +22,29 @@ void net_budget_fini(struct net_budget *b)
     sys_mutex_fini(&b->lock);
 }
 
-static bool net_budget_try(struct net_budget *b, size_t size, uint64_t max)
+/* What is used beyond 'own' and 'size' more stay below max, or nothing is. */
+static bool net_budget_add(struct net_budget *b, size_t own, size_t size, uint64_t max)
 {
     uint64_t used = atomic_load(&b->used);
     do {
-        if (used && (used > max || size > max - used)) { return false; }
+        if (used > own && (used > max || size > max - used)) { return false; }
     } while (!atomic_compare_exchange_weak(&b->used, &used, used + size));
     return true;
+}
+
+static bool net_budget_try(struct net_budget *b, size_t size, uint64_t max)
+{
+    return net_budget_add(b, 0, size, max);
 }
 
 bool net_budget_take_whole(struct net_budget *b, size_t size)
 {
     return size <= NET_BUDGET_SMALL && net_budget_try(b, size, b->max);
+}
+
+bool net_budget_take_more(struct net_budget *b, size_t own, size_t size)
+{
+    return atomic_load(&b->waiters_count) == 0 && net_budget_add(b, own, size, b->max / 2);
 }
 
 static uint64_t net_budget_line_max(const struct net_budget *b)

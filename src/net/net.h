@@ -125,6 +125,11 @@ NODISCARD enum err net_answer_add_file(struct net_request *req, size_t at, struc
  * called before the operation is parked. File slices added so far are released. */
 void net_request_release(struct net_request *req);
 
+/* Counts memory that the request needs beyond its frame against queued.max.request.bytes, until the
+ * request has ended. False, and nothing is counted: half of it is used, or frames wait in line; the
+ * request is to be refused. One that is alone always gets it. The thread that runs the request. */
+NODISCARD bool net_request_reserve(struct net_request *req, size_t bytes);
+
 /* Takes arena and answer memory for a request that released them; no effect if it has them. Owner's
  * thread, before the answer is written (on_complete). Without memory: ERR_NOMEM; then call
  * net_answer_later() with answer.buf left empty: the connection is closed. */

@@ -123,6 +123,8 @@ void net_budget_init(struct net_budget *b, uint64_t max);
 void net_budget_fini(struct net_budget *b);
 /* Without waiting, for a frame of at most NET_BUDGET_SMALL that is there whole. */
 bool net_budget_take_whole(struct net_budget *b, size_t size);
+/* Without waiting, for what already has 'own': up to half of all and behind nobody in line. */
+bool net_budget_take_more(struct net_budget *b, size_t own, size_t size);
 /* True: reserved. False: in line; the grant comes as NET_MSG_MEMORY to the waiter's processor. */
 bool net_budget_take(struct net_budget *b, struct net_waiter *w, size_t size);
 /* Gives size back and grants heads of the line. */
@@ -161,6 +163,7 @@ struct net_req {
     struct net_req *run_next; /* in the job; constant while the job is away */
     struct net_buf *buf; /* holds frame */
     size_t charged; /* of the plane's budget */
+    size_t reserved; /* the same, for what it needs beyond its frame; until its end */
     struct net_scratch *scratch;
     size_t scratch_cap; /* of the answer buffer when it was attached */
     struct arena park;

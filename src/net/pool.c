@@ -96,6 +96,7 @@ struct net_req *net_req_get(struct net_processor *p)
 void net_req_put(struct net_processor *p, struct net_req *r)
 {
     CHECK(!r->scratch && !r->buf && !r->charged);
+    if (r->reserved) { net_budget_give(&p->plane->budget, r->reserved); }
     if (p->reqs_count >= NET_REQS_KEPT_MIN && p->reqs_count >= p->conns_count) {
         arena_fini(&r->park);
         mem_free(r);

@@ -341,6 +341,15 @@ void net_request_release(struct net_request *req)
     req->frame = (struct mslice){NULL, 0};
 }
 
+bool net_request_reserve(struct net_request *req, size_t bytes)
+{
+    struct net_req *r = CONTAINER_OF(req, struct net_req, pub);
+    struct net_budget *b = &req->conn->processor->plane->budget;
+    if (!net_budget_take_more(b, r->charged + r->reserved, bytes)) { return false; }
+    r->reserved += bytes;
+    return true;
+}
+
 enum err net_request_resume(struct net_request *req)
 {
     struct net_req *r = CONTAINER_OF(req, struct net_req, pub);

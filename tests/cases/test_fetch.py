@@ -226,5 +226,41 @@ class FetchSessionFloodCases(case.CaseTest):
         self.assertEqual(len(kept), len(set(kept)))
 
 
+@unittest.skipIf(fixture.is_kafka(), "queued.max.request.bytes counts frames only")
+class FetchMemory(case.OwnBrokerTest):
+    def test_a_session_that_finds_no_room_is_throttled_and_goes_on(self):
+        self.own(fixture.Barnabas({"queued.max.request.bytes": str(1 << 20)}))
+        topic = self.create(1000)
+        other = self.connect()
+        everything = self.fetch_body(topic, dict.fromkeys(range(1000), 0), min_bytes=0,
+                                     SessionId=0, SessionEpoch=0)
+        parked, session = (link.call("Fetch", 12, everything)["SessionId"]
+                           for link in (self.link, other))
+        self.assertNotIn(0, (parked, session))
+        rest = {"MinBytes": 1, "MaxBytes": 1 << 20, "Topics": []}
+        waiting = {**rest, "MaxWaitMs": 20000, "SessionId": parked, "SessionEpoch": 1}
+        self.link.send("Fetch", 12, waiting)
+        epoch = 0
+
+        def step():
+            nonlocal epoch
+            epoch += 1
+            answer = other.call("Fetch", 12, {**rest, "MaxWaitMs": 0, "SessionId": session,
+                                              "SessionEpoch": epoch})
+            self.assertEqual((0, session), (answer["ErrorCode"], answer["SessionId"]))
+            return answer
+
+        began = time.monotonic()
+        fixture.wait_until(lambda: step()["ThrottleTimeMs"] > 0)  # the other one is parked
+        self.assertEqual([], step()["Responses"])
+        self.assertGreaterEqual(time.monotonic() - began, 0.1)
+        full = other.call("Fetch", 12, everything)
+        self.assertEqual((0, 0, []), (full["ErrorCode"], full["SessionId"], full["Responses"]))
+        self.assertGreater(full["ThrottleTimeMs"], 0)
+        self.store(topic, raw.batch([b"x"]), partition=700, link=self.connect())
+        self.assertEqual({700}, set(parts_of(self.link.receive())))
+        fixture.wait_until(lambda: set(parts_of(step())) == {700})
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -18,6 +18,8 @@ struct fixture {
     struct fetch_context context;
     uint64_t now_ns;
     bool out_of_memory;
+    bool has_no_room;
+    size_t wants_most; /* as foretold */
 };
 
 static int setup(void **state)
@@ -68,8 +70,9 @@ static enum kafka_error ask(struct fixture *f, int16_t version, int32_t id, int3
     m.topics_count = count ? 1 : 0;
     m.session_id = id;
     m.session_epoch = epoch;
-    return fetch_session_begin(f->all, &m, version, f->now_ns, &f->arena, &f->context,
-                               &f->out_of_memory);
+    f->wants_most = fetch_session_wants(f->all, &m);
+    return fetch_session_begin(f->all, &m, version, f->now_ns, f->has_no_room ? NULL : &f->arena,
+                               &f->context, &f->out_of_memory);
 }
 
 static enum kafka_error forget(struct fixture *f, int32_t id, int32_t epoch, int32_t partition)
@@ -119,6 +122,24 @@ static void test_without_a_session_the_request_says_all(void **state)
     assert_int_equal(ask(f, 6, 9, 9, 0, 1), KAFKA_NONE); /* 6 knows no sessions */
     assert_int_equal(f->context.session_id, 0);
     assert_int_equal(fetch_sessions_count(f->all), 0);
+}
+
+static void test_without_room_nothing_is_listed_and_a_session_goes_on(void **state)
+{
+    struct fixture *f = *state;
+    int32_t id = open_session(f, 0, 3);
+    f->has_no_room = true;
+    assert_int_equal(ask(f, VERSION, id, 1, 3, 1), KAFKA_NONE);
+    assert_int_equal(f->context.session_id, id);
+    assert_int_equal(f->context.wants_count, 0);
+    assert_int_equal(ask(f, VERSION, 0, 0, 0, 3), KAFKA_NONE); /* none is begun */
+    assert_int_equal(f->context.session_id, 0);
+    assert_int_equal(f->context.wants_count, 0);
+    assert_int_equal(fetch_sessions_count(f->all), 1);
+    f->has_no_room = false;
+    assert_int_equal(ask(f, VERSION, id, 2, 0, 0), KAFKA_NONE);
+    expect_wants(f, "0 1 2 3"); /* what was asked meanwhile is not lost */
+    assert_int_equal(f->wants_most, 4);
 }
 
 static void test_a_session_remembers_what_is_not_named_again(void **state)
@@ -321,6 +342,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(test_without_a_session_the_request_says_all),
+        CASE(test_without_room_nothing_is_listed_and_a_session_goes_on),
         CASE(test_a_session_remembers_what_is_not_named_again),
         CASE(test_epochs_rise_one_by_one),
         CASE(test_an_epoch_goes_round_to_1),

@@ -124,6 +124,27 @@ static void test_small_whole_frames_do_not_wait_behind_those_that_do_not_come(vo
     stop(&t);
 }
 
+static void test_more_is_taken_up_to_half_and_behind_nobody(void **state)
+{
+    (void)state;
+    struct post t;
+    start(&t, 100);
+    struct net_waiter a = waiter(&t), b = waiter(&t);
+    assert_true(net_budget_take(&t.b, &a, 10));
+    assert_true(net_budget_take_more(&t.b, 10, 500)); /* alone: as a frame that is too large */
+    assert_false(net_budget_take_more(&t.b, 10, 1));
+    net_budget_give(&t.b, 500);
+    assert_true(net_budget_take_more(&t.b, 9, 40));
+    assert_false(net_budget_take_more(&t.b, 9, 1)); /* half of it is used */
+    net_budget_give(&t.b, 40);
+    assert_false(net_budget_take(&t.b, &b, 90));
+    assert_false(net_budget_take_more(&t.b, 10, 1)); /* somebody waits */
+    net_budget_give(&t.b, 10);
+    assert_ptr_equal(granted(&t), &b);
+    net_budget_give(&t.b, 90);
+    stop(&t);
+}
+
 static void test_addresses_and_totals_are_counted(void **state)
 {
     (void)state;
@@ -160,6 +181,7 @@ int main(void)
         cmocka_unit_test(test_a_frame_larger_than_all_is_taken_alone),
         cmocka_unit_test(test_leaving_the_line_lets_the_next_one_in),
         cmocka_unit_test(test_small_whole_frames_do_not_wait_behind_those_that_do_not_come),
+        cmocka_unit_test(test_more_is_taken_up_to_half_and_behind_nobody),
         cmocka_unit_test(test_addresses_and_totals_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
