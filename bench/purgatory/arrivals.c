@@ -15,8 +15,8 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdalign.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -34,8 +34,7 @@ struct request {
     struct arrivals *arrivals;
     _Atomic(bool) is_answered; /* on_complete has run */
     _Atomic(bool) is_passed; /* the completer is through */
-    unsigned char data[DATA_BYTES];
-    alignas(64) struct purg_watch_node nodes[]; /* 'keys' of them, a line each */
+    struct purg_watch_node nodes[]; /* 'keys' of them; behind them the data */
 };
 
 struct arrivals {
@@ -195,9 +194,7 @@ static void request_park(struct arrivals *arrivals, uint64_t number, uint64_t no
     request->arrivals = arrivals;
     atomic_store_explicit(&request->is_answered, false, memory_order_relaxed);
     atomic_store_explicit(&request->is_passed, !has_completion, memory_order_relaxed);
-    for (size_t i = 0; i < DATA_BYTES; i++) {
-        request->data[i] = (unsigned char)number;
-    }
+    memset(&request->nodes[options->keys], (int)(number & 0xff), DATA_BYTES);
     purg_op_init(&request->op, &request_type, arrivals->owner);
     uint64_t deadline_ns = now_ns + options->timeout_ms * MS;
     must(purg_try_complete_else_watch(arrivals->purgatory, arrivals->owner, &request->op,
@@ -248,7 +245,9 @@ static void arrivals_init(struct arrivals *arrivals, const struct arrivals_optio
 {
     *arrivals = (struct arrivals){.options = options};
     schedule_make(arrivals);
-    arrivals->slot_size = sizeof(struct request) + options->keys * sizeof(struct purg_watch_node);
+    size_t size =
+        sizeof(struct request) + options->keys * sizeof(struct purg_watch_node) + DATA_BYTES;
+    arrivals->slot_size = (size + 63) / 64 * 64;
     /* No request stays longer than its timeout and a little. */
     double stay_ms = 2.0 * (double)(options->timeout_ms + AFTER_MS) + 100;
     arrivals->slots_count = (uint64_t)(options->per_second * stay_ms / 1000) + 1024;

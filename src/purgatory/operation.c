@@ -49,7 +49,8 @@
 #define REASON_MASK (3u << REASON_SHIFT)
 #define REF 256u
 
-#define NODES_AHEAD 4u /* fetched before a try */
+#define LINES_AHEAD 4u /* of an operation and what lies behind it: its nodes, if they are few */
+#define NODES_AHEAD 4u /* fetched before a try, if they lie elsewhere */
 
 _Static_assert(sizeof(struct purg_op) <= 96 && sizeof(struct purg_watch_node) <= 48,
                "an operation with one key lies in two cache lines and a little");
@@ -207,16 +208,26 @@ static enum verdict try_until_settled(struct purg_op *op, uint32_t drop)
 
 void purg_op_prefetch(const struct purg_op *op)
 {
-    uintptr_t nodes = (uintptr_t)op->nodes;
-    for (uint32_t i = 0; i < op->nodes_count && i < NODES_AHEAD; i++) {
-        __builtin_prefetch((const void *)(nodes + i * sizeof *op->nodes), 1);
+    uintptr_t at = (uintptr_t)op;
+    for (uint32_t i = 0; i < LINES_AHEAD; i++) {
+        __builtin_prefetch((const void *)(at + i * PURG_CACHE_LINE), 1);
     }
-    __builtin_prefetch(&op->timer, 1);
+}
+
+/* The operation is at hand: its nodes, if they lie elsewhere. */
+static void nodes_prefetch(const struct purg_op *op)
+{
+    uintptr_t at = (uintptr_t)op->nodes;
+    if (at - (uintptr_t)op < (LINES_AHEAD - 1) * PURG_CACHE_LINE) { return; }
+    for (uint32_t i = 0; i < op->nodes_count && i < NODES_AHEAD; i++) {
+        __builtin_prefetch((const void *)(at + i * sizeof *op->nodes), 1);
+    }
 }
 
 bool purg_op_check(struct purg_op *op, struct purg_owner *self)
 {
-    purg_op_prefetch(op);
+    nodes_prefetch(op);
+    __builtin_prefetch(&op->timer, 1);
     enum verdict verdict = try_until_settled(op, REF);
     if (verdict == VERDICT_WAITS) { return false; /* no reference any more */ }
     if (verdict == VERDICT_WON) { purg_unlink_all(op); } /* [OP-5] */
@@ -265,8 +276,9 @@ bool purg_op_cancel(struct purg_op *op, struct purg_owner *self, enum purg_reaso
     if (!purg_is_cancel_reason(reason)) {
         purg_misuse(purg_owner_env(op->owner), "purg_op_cancel: not a reason for a cancel");
     }
-    if (!purg_op_is_parked(op)) { return false; }
     purg_op_prefetch(op);
+    if (!purg_op_is_parked(op)) { return false; }
+    nodes_prefetch(op);
     purg_refuse_locked(op->purgatory, "purg_op_cancel: called under a shard's lock");
     bool is_parking;
     if (!purg_op_begin_end(op, reason, &is_parking)) { return false; }

@@ -75,8 +75,7 @@ inline make_ready()
     atomic {
         touch();
         assert(!is_posted && !is_ready); /* [OWN-1] */
-        armed = false;
-        is_ready = true
+        is_ready = true /* the timer, if any, still runs */
     }
 }
 
@@ -342,8 +341,9 @@ proctype owner_thread()
     do
     :: is_ready ->
        is_ready = false; /* ready_run */
+       armed = false;
        answer()
-    :: !is_ready && armed && has_deadline ->
+    :: armed && has_deadline ->
        armed = false; /* op_on_due: the wheel takes it out first */
 #ifdef BUG_TWICE /* the timeout does not look who was first */
        answer()
@@ -351,7 +351,7 @@ proctype owner_thread()
        owner_cancel()
 #endif
     :: !is_ready && is_posted -> inbox_take()
-    :: !is_ready && has_shutdown && !closing ->
+    :: has_shutdown && !closing ->
        closing = true; /* purg_owner_shutdown */
        if
        :: armed -> armed = false; owner_cancel()

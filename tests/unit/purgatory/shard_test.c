@@ -1,0 +1,264 @@
+/* shard_test.c - the lists behind the keys: many keys, equal hashes, no memory; in virtual time.
+ *
+ * One shard, so that all keys meet. What a check must end is kept beside it, key by key. */
+#include "purg_test.h"
+
+#define KEYS 600u
+#define ITEMS 2000u
+
+struct item {
+    struct purg_op op; /* first: item and op are one address */
+    struct purg_watch_node nodes[3];
+    bool is_ready;
+    bool is_parked;
+    uint64_t order; /* of completion */
+};
+
+static struct test_env env_state;
+static struct purg_env env;
+static struct purgatory *purgatory;
+static struct purg_owner *owner;
+static uint64_t order_next;
+static struct item items[ITEMS];
+
+static struct purg_key key_of(uint64_t number)
+{
+    return (struct purg_key){.hi = number % 3, .lo = number, .sub = 1};
+}
+
+static bool item_try(struct purg_op *op)
+{
+    return ((struct item *)(void *)op)->is_ready;
+}
+
+static void item_complete(struct purg_op *op, enum purg_reason reason)
+{
+    struct item *it = (struct item *)(void *)op;
+    assert_true(reason == PURG_EVENT || reason == PURG_CANCELLED);
+    assert_true(it->is_parked);
+    it->is_parked = false;
+    it->order = order_next++;
+}
+
+static const struct purg_op_type item_type = {"item", item_try, item_complete};
+
+static uint64_t hash_all_one(struct purg_key key)
+{
+    (void)key;
+    return 0x1234567890abcdefu;
+}
+
+/* Few groups, few tags: keys meet in the same group and with the same tag. */
+static uint64_t hash_few(struct purg_key key)
+{
+    return (key.lo % 5) << 56 | (key.lo / 7) % 4;
+}
+
+static void world_start(uint64_t (*hash)(struct purg_key key))
+{
+    env = test_env_table(&env_state);
+    purgatory = purg_create(&env, &(struct purg_options){.shards = 1, .hash = hash});
+    owner = purg_owner_create(&env, &(struct purg_owner_options){.start_ns = 0});
+    assert_non_null(purgatory);
+    assert_non_null(owner);
+    order_next = 0;
+    memset(items, 0, sizeof items);
+}
+
+/* Everything goes, and takes its memory with it. */
+static void world_end(void)
+{
+    purg_owner_shutdown(owner);
+    assert_int_equal(purg_size(purgatory), 0);
+    assert_true(purg_owner_is_idle(owner));
+    purg_owner_destroy(owner);
+    purg_destroy(purgatory);
+    assert_int_equal(env_state.bytes_used, 0);
+}
+
+static void park(struct item *it, const uint64_t *numbers, size_t count)
+{
+    struct purg_key keys[3];
+    for (size_t i = 0; i < count; i++) {
+        keys[i] = key_of(numbers[i]);
+    }
+    memset(it, 0xa5, sizeof *it); /* memory of the caller may hold anything */
+    it->is_ready = false;
+    it->is_parked = true;
+    purg_op_init(&it->op, &item_type, owner);
+    assert_int_equal(
+        purg_try_complete_else_watch(purgatory, owner, &it->op, it->nodes, keys, count, PURG_NEVER),
+        PURG_PARKED);
+}
+
+static void step(void)
+{
+    assert_true(purg_owner_step(owner, 0) == PURG_NEVER);
+}
+
+/* Keys come and go at random; each check ends the one operation of its key, if there is one. */
+static void churn(uint64_t (*hash)(struct purg_key key), size_t allocs, uint64_t seed)
+{
+    world_start(hash);
+    env_state.allocs_left = allocs;
+    size_t parked = 0;
+    for (int turn = 0; turn < 20000; turn++) {
+        uint64_t number = test_random(&seed) % KEYS;
+        struct item *it = &items[number];
+        if (it->is_parked) {
+            assert_int_equal(purg_check(purgatory, owner, key_of(number)), 0);
+            it->is_ready = true;
+            assert_int_equal(purg_check(purgatory, owner, key_of(number)), 1);
+            step();
+            assert_false(it->is_parked);
+            parked--;
+        } else if (test_random(&seed) % 3) {
+            park(it, &number, 1);
+            parked++;
+        } else {
+            assert_int_equal(purg_check(purgatory, owner, key_of(number)), 0);
+        }
+        assert_int_equal(purg_size(purgatory), parked);
+        if (turn == 10000) { env_state.allocs_left = SIZE_MAX; } /* memory comes back */
+    }
+    for (uint64_t number = 0; number < KEYS; number++) {
+        size_t expected = items[number].is_parked;
+        assert_int_equal(purg_cancel_key(purgatory, owner, key_of(number), PURG_CANCELLED),
+                         expected);
+    }
+    step();
+    world_end();
+}
+
+static void test_keys_that_come_and_go_are_found(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        churn(NULL, SIZE_MAX, seed);
+    }
+}
+
+static void test_keys_of_few_hashes_are_told_apart(void **state)
+{
+    (void)state;
+    churn(hash_few, SIZE_MAX, 7);
+    churn(hash_all_one, SIZE_MAX, 8); /* also: more pass a full group than its count can tell */
+}
+
+static void test_keys_without_memory_are_found(void **state)
+{
+    (void)state;
+    for (size_t allocs = 0; allocs <= 4; allocs++) {
+        churn(NULL, allocs, 10 + allocs);
+        churn(hash_all_one, allocs, 20 + allocs);
+    }
+}
+
+/* Watchers of several keys, among each other in one ring, each key with more than a walk treats at
+ * once: each check ends its own, oldest first. */
+static void test_long_lists_without_memory_are_walked_in_order(void **state)
+{
+    (void)state;
+    for (size_t allocs = 0; allocs <= 1; allocs++) {
+        world_start(NULL);
+        env_state.allocs_left = allocs;
+        size_t keys = 20;
+        size_t each = ITEMS / keys;
+        for (size_t i = 0; i < ITEMS; i++) {
+            park(&items[i], (uint64_t[]){i % keys}, 1);
+            items[i].is_ready = i / keys % 2; /* every other one */
+        }
+        for (uint64_t number = 0; number < keys; number++) {
+            uint64_t first = order_next;
+            assert_int_equal(purg_check(purgatory, owner, key_of(number)), each / 2);
+            step();
+            for (size_t i = 0; i < each; i++) {
+                const struct item *it = &items[i * keys + number];
+                assert_int_equal(it->is_parked, i % 2 == 0);
+                if (i % 2) { assert_int_equal(it->order, first + i / 2); }
+            }
+        }
+        assert_int_equal(purg_size(purgatory), ITEMS / 2);
+        for (uint64_t number = 0; number < keys; number++) {
+            assert_int_equal(purg_cancel_key(purgatory, owner, key_of(number), PURG_CANCELLED),
+                             each / 2);
+        }
+        step();
+        world_end();
+    }
+}
+
+/* Ends of a ring in any order: first, last, middle, only. */
+static void test_watchers_leave_a_list_in_any_order(void **state)
+{
+    (void)state;
+    uint64_t seed = 3;
+    for (size_t allocs = 0; allocs <= 1; allocs++) {
+        world_start(allocs ? NULL : hash_all_one);
+        env_state.allocs_left = allocs ? SIZE_MAX : 0;
+        for (int turn = 0; turn < 3000; turn++) {
+            struct item *it = &items[test_random(&seed) % 12];
+            if (it->is_parked) {
+                assert_true(purg_op_cancel(&it->op, owner, PURG_CANCELLED));
+                step();
+            } else {
+                park(it, (uint64_t[]){test_random(&seed) % 6, 2, 3}, 3);
+            }
+        }
+        size_t parked = 0;
+        for (size_t i = 0; i < 12; i++) {
+            parked += items[i].is_parked;
+        }
+        assert_int_equal(purg_delayed(purgatory), parked);
+        assert_int_equal(purg_cancel_key(purgatory, owner, key_of(2), PURG_CANCELLED), parked);
+        step();
+        world_end();
+    }
+}
+
+static void test_many_keys_are_checked_with_one_call(void **state)
+{
+    (void)state;
+    for (size_t allocs = 0; allocs <= 1; allocs++) {
+        world_start(NULL);
+        env_state.allocs_left = allocs ? SIZE_MAX : 0;
+        struct purg_key keys[100];
+        for (uint64_t i = 0; i < 100; i++) {
+            keys[i] = key_of(i / 2 * 2); /* each twice; nobody watches odd ones */
+            purg_prefetch(purgatory, keys[i]);
+        }
+        assert_int_equal(purg_check_many(purgatory, owner, keys, 100), 0); /* nobody yet */
+        for (uint64_t i = 0; i < 90; i++) { /* one to three keys, some shared */
+            park(&items[i], (uint64_t[]){i, i + 1, 2}, 1 + i % 3);
+            items[i].is_ready = i % 4 != 3;
+        }
+        assert_int_equal(purg_check_many(purgatory, owner, keys, 0), 0);
+        size_t ended = purg_check_many(purgatory, owner, keys, 100);
+        step();
+        size_t gone = 0;
+        for (uint64_t i = 0; i < 90; i++) {
+            bool has_even_key = i % 2 == 0 || i % 3 > 0;
+            assert_int_equal(items[i].is_parked, !(has_even_key && items[i].is_ready));
+            gone += !items[i].is_parked;
+        }
+        assert_int_equal(ended, gone);
+        for (uint64_t i = 0; i < 90; i++) {
+            if (items[i].is_parked) { purg_op_cancel(&items[i].op, owner, PURG_CANCELLED); }
+        }
+        step();
+        world_end();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_keys_that_come_and_go_are_found),
+        cmocka_unit_test(test_keys_of_few_hashes_are_told_apart),
+        cmocka_unit_test(test_keys_without_memory_are_found),
+        cmocka_unit_test(test_long_lists_without_memory_are_walked_in_order),
+        cmocka_unit_test(test_watchers_leave_a_list_in_any_order),
+        cmocka_unit_test(test_many_keys_are_checked_with_one_call),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
