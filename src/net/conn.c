@@ -22,16 +22,6 @@ const char *net_conn_listener(const struct net_conn *conn)
     return conn->listener->name;
 }
 
-void *net_conn_user(const struct net_conn *conn)
-{
-    return conn->user;
-}
-
-void net_conn_set_user(struct net_conn *conn, void *user)
-{
-    conn->user = user;
-}
-
 /* ---- deadlines ---- */
 
 static uint64_t net_after_ms(uint64_t since_ns, uint64_t ms)

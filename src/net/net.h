@@ -142,10 +142,6 @@ void net_answer_later(struct net_request *req);
 /* Constant facts about a connection; any thread that runs its request, and the owner. */
 const char *net_conn_listener(const struct net_conn *conn); /* name, "PLAINTEXT" */
 
-/* One pointer of api's for the life of the connection; NULL at the start. Same threads. */
-void *net_conn_user(const struct net_conn *conn);
-void net_conn_set_user(struct net_conn *conn, void *user);
-
 /* ---- the table from broker/ ---- */
 
 struct net_api {
@@ -167,7 +163,7 @@ struct net_api {
     /* The request's answer has left whole, or it needed none; frame and arenas may be gone. Owner's
      * thread. May be NULL. */
     void (*on_sent)(void *ctx, const struct net_request *req, const struct net_times *times);
-    /* Last sight of a connection, [NET-4]; frees the user pointer. Owner's thread. May be NULL. */
+    /* Last sight of a connection, [NET-4]. Owner's thread. May be NULL. */
     void (*on_close)(void *ctx, struct net_conn *conn);
 };
 

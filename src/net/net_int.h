@@ -224,7 +224,6 @@ struct net_conn {
     struct net_processor *processor;
     struct net_listener *listener;
     struct sys_stream *stream; /* NULL once closed */
-    void *user; /* api's; whoever runs its requests */
     uint32_t slot, generation;
 
     /* Owner's thread from here on, but for job. */

@@ -98,6 +98,7 @@ enum fake_key {
 
 struct fake_op {
     struct purg_op op; /* first */
+    struct fake *f;
     struct net_request *req;
     struct purg_watch_node node;
     int32_t correlation;
@@ -174,15 +175,10 @@ static bool fake_op_try(struct purg_op *op)
     return false;
 }
 
-static struct fake *fake_of(const struct net_request *req)
-{
-    return net_conn_user(req->conn);
-}
-
 static void fake_op_complete(struct purg_op *op, enum purg_reason reason)
 {
     struct fake_op *o = CONTAINER_OF(op, struct fake_op, op);
-    atomic_store(&fake_of(o->req)->last_reason, (int)reason);
+    atomic_store(&o->f->last_reason, (int)reason);
     CHECK(net_request_resume(o->req) == ERR_OK);
     fake_answer(o->req, o->correlation, SLICE_LIT("late"));
     net_answer_later(o->req);
@@ -195,6 +191,7 @@ static enum net_verdict fake_wait(struct fake *f, struct net_request *req, uint6
 {
     struct fake_op *o = arena_alloc(req->park_arena, sizeof *o);
     CHECK(o != NULL);
+    o->f = f;
     o->req = req;
     o->correlation = fake_correlation(req);
     uint64_t deadline = now_ns + (uint64_t)fake_i32(req->frame.at + 8) * SYS_MS;
@@ -282,7 +279,6 @@ static enum net_verdict fake_handle(void *ctx, struct net_request *req, uint64_t
     enum fake_key key = (enum fake_key)(at[0] << 8 | at[1]);
     int32_t correlation = fake_correlation(req);
     struct slice payload = slice_of(at + 8, req->frame.size - 8);
-    if (!net_conn_user(req->conn)) { net_conn_set_user(req->conn, f); }
     if (key == FAKE_STAGE && !req->on_handler) { return NET_STAGED; }
     if (req->behind_staged) { return NET_FLUSH_FIRST; }
     if ((key == FAKE_SLOW || key == FAKE_SLOW_WAIT) && !req->on_handler) {
