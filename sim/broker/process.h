@@ -1,8 +1,8 @@
 /* process.h - a broker that a harness runs as a process of a simulated host.
  *
  * Thread: on a fiber of the process; the harness reads between its steps. */
-#ifndef SIM_BROKER_PROCESS_H
-#define SIM_BROKER_PROCESS_H
+#ifndef BROKER_PROCESS_H
+#define BROKER_PROCESS_H
 
 #include "broker/broker.h"
 

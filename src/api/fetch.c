@@ -27,8 +27,8 @@ struct fetch_part {
     int64_t diverging_offset;
 };
 
-/* What a partition takes from begin to answer, counted in queued.max.request.bytes: a session has up
- * to 100,000 of them, however small the request. */
+/* What a partition takes from begin to answer, counted in queued.max.request.bytes: a session has
+ * up to 100,000 of them, however small the request. */
 #define FETCH_PART_SIZE                                                                            \
     (sizeof(struct fetch_want) + sizeof(struct fetch_part) + sizeof(struct delayed_fetch_item) +   \
      sizeof(struct purg_watch_node) + sizeof(struct purg_key) +                                    \

@@ -180,8 +180,8 @@ NODISCARD enum err log_read(struct log *log, const struct log_read_args *args,
 void log_slice_release(struct log_slice *s); /* empties it; harmless when empty */
 
 /* How many bytes a read of [offset, offset_max) would find, at most bytes_max: for the min.bytes of
- * a waiting fetch. Never waits for the disk; an estimate (rounded down to known batch heads) when the
- * place of an offset is not in memory, bytes_max while another works on the log's files. */
+ * a waiting fetch. Never waits for the disk; an estimate (rounded down to known batch heads) when
+ * the place of an offset is not in memory, bytes_max while another works on the log's files. */
 size_t log_bytes_between(struct log *log, int64_t offset, int64_t offset_max, size_t bytes_max);
 
 /* ---- lookups (BLOCKS) ---- */

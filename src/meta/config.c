@@ -283,8 +283,7 @@ static enum err set_add(struct map *set, struct slice element, bool *is_new)
     return *is_new ? map_put(set, element, set, NULL) : ERR_OK;
 }
 
-/* Writes the elements of 'list' that are not in 'set' yet, each once, behind the first *used of buf.
- */
+/* Writes the elements of 'list' that are not in 'set' yet, each once, behind *used bytes of buf. */
 static enum err list_copy(struct slice list, struct map *set, char *buf, size_t *used)
 {
     struct slice one;
