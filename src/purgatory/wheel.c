@@ -69,14 +69,19 @@ static struct purg_timer *timer_of(struct purg_link *link)
     return PURG_CONTAINER(link, struct purg_timer, link);
 }
 
-static void reach_set(struct purg_wheel *wheel, uint32_t level)
+static size_t level_size(const struct purg_wheel *wheel)
 {
-    uint32_t shift = level * wheel->bits;
-    uint64_t turn = wheel->tick >> shift >> wheel->bits; /* the clock's */
-    if (turn + 1 >= wheel->tick_max >> shift >> wheel->bits) {
-        wheel->reach_ns[level] = UINT64_MAX; /* there is no third one */
+    return (wheel->level_mask + 1) * sizeof(struct purg_link);
+}
+
+static void reach_set(const struct purg_wheel *wheel, struct purg_wheel_level *level)
+{
+    uint64_t turn = wheel->tick >> level->shift >> wheel->bits; /* the clock's */
+    if (turn + 1 >= wheel->tick_max >> level->shift >> wheel->bits) {
+        level->reach_ns = UINT64_MAX; /* there is no third one */
     } else {
-        wheel->reach_ns[level] = (((turn + 2) << wheel->bits << shift) - 1) * wheel->tick_ns;
+        uint64_t third = (turn + 2) << wheel->bits << level->shift;
+        level->reach_ns = (third - 1) * wheel->tick_ns;
     }
 }
 
@@ -85,8 +90,8 @@ static void clock_set(struct purg_wheel *wheel, uint64_t tick)
     uint64_t changed = (wheel->tick ^ tick) >> wheel->bits;
     wheel->tick = tick;
     wheel->clock_ns = tick * wheel->tick_ns;
-    for (uint32_t level = 0; changed != 0; level++) { /* up to where the turn is the same */
-        reach_set(wheel, level);
+    for (uint32_t i = 0; changed != 0; i++) { /* up to where the turn is the same */
+        reach_set(wheel, &wheel->levels[i]);
         changed >>= wheel->bits;
     }
 }
@@ -94,17 +99,20 @@ static void clock_set(struct purg_wheel *wheel, uint64_t tick)
 static bool levels_init(struct purg_wheel *wheel)
 {
     uint32_t highest = 63u - (uint32_t)__builtin_clzll(wheel->tick_max); /* bit that can differ */
-    wheel->levels_count = highest / wheel->bits + 1;
-    size_t count = (size_t)wheel->levels_count << (wheel->bits + 1);
-    wheel->slots_size = count * sizeof(struct purg_link);
-    wheel->slots = wheel->env.alloc(wheel->env.ctx, wheel->slots_size, PURG_CACHE_LINE);
-    if (!wheel->slots) { return false; }
-    for (size_t i = 0; i < count; i++) {
-        link_init(&wheel->slots[i]);
+    uint32_t levels = highest / wheel->bits + 1;
+    size_t size = levels * level_size(wheel);
+    struct purg_link *slots = wheel->env.alloc(wheel->env.ctx, size, PURG_CACHE_LINE);
+    if (!slots) { return false; }
+    for (size_t i = 0; i < size / sizeof *slots; i++) {
+        link_init(&slots[i]);
     }
-    for (uint32_t level = 0; level < wheel->levels_count; level++) {
+    for (uint32_t i = 0; i < levels; i++) {
+        struct purg_wheel_level *level = &wheel->levels[i];
+        *level = (struct purg_wheel_level){.slots = slots, .shift = i * wheel->bits};
+        slots += wheel->level_mask + 1;
         reach_set(wheel, level);
     }
+    wheel->levels_count = levels;
     return true;
 }
 
@@ -146,9 +154,13 @@ bool purg_wheel_init(struct purg_wheel *wheel, const struct purg_env *env,
 
 void purg_wheel_fini(struct purg_wheel *wheel)
 {
-    if (wheel->timers_count > 0) { purg_misuse(&wheel->env, "purg_wheel_fini: timers are left"); }
-    if (wheel->slots) { wheel->env.free(wheel->env.ctx, wheel->slots, wheel->slots_size); }
-    wheel->slots = NULL;
+    if (wheel->levels_count == 0) { return; }
+    if (purg_wheel_count(wheel) > 0) {
+        purg_misuse(&wheel->env, "purg_wheel_fini: timers are left");
+    }
+    size_t size = wheel->levels_count * level_size(wheel);
+    wheel->env.free(wheel->env.ctx, wheel->levels[0].slots, size);
+    wheel->levels_count = 0;
 }
 
 void purg_timer_init(struct purg_timer *timer,
@@ -160,17 +172,21 @@ void purg_timer_init(struct purg_timer *timer,
 /* A list's first timer came or its last one went; if it is a slot its bit follows [WHL-5]. */
 static void slot_changed(struct purg_wheel *wheel, const struct purg_link *head)
 {
-    size_t pos = (size_t)((uintptr_t)head - (uintptr_t)wheel->slots);
-    if (pos >= wheel->slots_size) { return; } /* due or never */
-    uint32_t index = (uint32_t)(pos / sizeof *head);
-    uint32_t turn = index >> wheel->bits;
+    size_t pos = (size_t)((uintptr_t)head - (uintptr_t)wheel->levels[0].slots);
+    size_t index = pos / sizeof *head;
+    size_t number = index >> (wheel->bits + 1);
+    if (number >= wheel->levels_count) { return; } /* due or never */
+    struct purg_wheel_level *level = &wheel->levels[number];
+    size_t turn = index >> wheel->bits & 1;
     uint64_t bit = (uint64_t)1 << (index & (wheel->level_mask >> 1));
     if (link_is_empty(head)) {
-        wheel->occupied[turn] &= ~bit;
-        if (wheel->occupied[turn] == 0) { wheel->turns_mask &= ~((uint64_t)1 << turn); }
+        level->occupied[turn] &= ~bit;
+        if ((level->occupied[0] | level->occupied[1]) == 0) {
+            wheel->levels_mask &= ~(1u << number);
+        }
     } else {
-        wheel->occupied[turn] |= bit;
-        wheel->turns_mask |= (uint64_t)1 << turn;
+        level->occupied[turn] |= bit;
+        wheel->levels_mask |= 1u << number;
     }
 }
 
@@ -207,7 +223,6 @@ void purg_timer_add(struct purg_wheel *wheel, struct purg_timer *timer, uint64_t
         purg_misuse(&wheel->env, "purg_timer_add: the timer is in a wheel already");
     }
     timer->deadline_ns = deadline_ns;
-    wheel->timers_count++;
     place(wheel, timer, deadline_ns);
 }
 
@@ -219,7 +234,6 @@ bool purg_timer_remove(struct purg_wheel *wheel, struct purg_timer *timer)
     next->prev = prev;
     prev->next = next;
     timer->link.next = NULL;
-    wheel->timers_count--;
     /* Both are the list's head. Looking into a neighbour instead would wait for its memory. */
     if (next == prev) { slot_changed(wheel, next); }
     return true;
@@ -234,16 +248,13 @@ bool purg_timer_is_added(const struct purg_timer *timer)
 static inline uint64_t next_tick(const struct purg_wheel *wheel)
 {
     uint64_t tick = NO_TICK;
-    for (uint32_t level = 0; level < wheel->levels_count; level++) {
-        if (wheel->turns_mask >> 2 * level == 0) { break; }
-        uint32_t shift = level * wheel->bits;
-        uint64_t turn = wheel->tick >> shift >> wheel->bits; /* the clock's */
-        bool is_next = wheel->occupied[2 * level + (turn & 1)] == 0;
+    for (uint32_t mask = wheel->levels_mask; mask != 0; mask &= mask - 1) {
+        const struct purg_wheel_level *level = &wheel->levels[__builtin_ctz(mask)];
+        uint64_t turn = wheel->tick >> level->shift >> wheel->bits; /* the clock's */
+        bool is_next = level->occupied[turn & 1] == 0;
         turn += is_next;
-        uint64_t occupied = wheel->occupied[2 * level + (turn & 1)];
-        if (occupied == 0) { continue; }
-        uint64_t digit = (uint64_t)__builtin_ctzll(occupied);
-        uint64_t start = ((turn << wheel->bits) | digit) << shift;
+        uint64_t digit = (uint64_t)__builtin_ctzll(level->occupied[turn & 1]);
+        uint64_t start = ((turn << wheel->bits) | digit) << level->shift;
         if (start < tick) { tick = start; }
         if (!is_next) { break; } /* all above begins later */
     }
@@ -278,8 +289,7 @@ static void cascade(struct purg_wheel *wheel, struct purg_link *slot, size_t pai
 static void clock_reach(struct purg_wheel *wheel, uint64_t tick)
 {
     clock_set(wheel, tick);
-    struct purg_link *level = wheel->slots;
-    struct purg_link *slot = &level[tick & wheel->level_mask];
+    struct purg_link *slot = &wheel->levels[0].slots[tick & wheel->level_mask];
     if (!link_is_empty(slot)) {
         link_splice(&wheel->due, slot);
         slot_changed(wheel, slot);
@@ -287,8 +297,7 @@ static void clock_reach(struct purg_wheel *wheel, uint64_t tick)
     for (uint32_t i = 1; i < wheel->levels_count; i++) {
         if ((tick & (wheel->level_mask >> 1)) != 0) { break; }
         tick >>= wheel->bits;
-        level += wheel->level_mask + 1;
-        slot = &level[tick & wheel->level_mask];
+        slot = &wheel->levels[i].slots[tick & wheel->level_mask];
         if (!link_is_empty(slot)) { cascade(wheel, slot, SIZE_MAX); }
     }
 }
@@ -296,13 +305,10 @@ static void clock_reach(struct purg_wheel *wheel, uint64_t tick)
 /* Of each level the slot that the turn below comes to next: some of it goes down already. */
 static void cascade_ahead(struct purg_wheel *wheel, size_t pairs)
 {
-    struct purg_link *level = wheel->slots;
-    uint64_t tick = wheel->tick;
-    for (uint32_t i = 1; i < wheel->levels_count; i++) {
-        if (wheel->turns_mask >> 2 * i == 0) { break; }
-        tick >>= wheel->bits;
-        level += wheel->level_mask + 1;
-        struct purg_link *slot = &level[(tick + 1) & wheel->level_mask];
+    for (uint32_t i = 1; wheel->levels_mask >> i != 0; i++) {
+        struct purg_wheel_level *level = &wheel->levels[i];
+        uint64_t next = (wheel->tick >> level->shift) + 1;
+        struct purg_link *slot = &level->slots[next & wheel->level_mask];
         if (!link_is_empty(slot)) { cascade(wheel, slot, pairs); }
     }
 }
@@ -312,7 +318,7 @@ static void cascade_ahead(struct purg_wheel *wheel, size_t pairs)
 static void fetch_next(const struct purg_wheel *wheel)
 {
     uint64_t tick = next_tick(wheel);
-    const struct purg_link *slot = &wheel->slots[tick & wheel->level_mask]; /* or an empty one */
+    const struct purg_link *slot = &wheel->levels[0].slots[tick & wheel->level_mask];
     const struct purg_link *first = slot->next;
     const struct purg_link *last = slot->prev;
     for (int i = 0; i < FETCH_PAIRS_MAX && first != last && first->prev != last; i++) {
@@ -330,7 +336,6 @@ static size_t fire_due(struct purg_wheel *wheel, uint64_t now_ns, size_t budget)
         struct purg_timer *timer = timer_of(wheel->due.next);
         __builtin_prefetch(timer->link.next->next);
         link_remove(&timer->link);
-        wheel->timers_count--;
         fired++;
         timer->on_due(timer, now_ns); /* may free it */
     }
@@ -379,10 +384,11 @@ uint64_t purg_wheel_next_ns(const struct purg_wheel *wheel)
 struct purg_timer *purg_wheel_take_any(struct purg_wheel *wheel)
 {
     struct purg_link *list = &wheel->due;
-    if (link_is_empty(list) && wheel->turns_mask != 0) {
-        size_t turn = (size_t)__builtin_ctzll(wheel->turns_mask);
-        list =
-            &wheel->slots[(turn << wheel->bits) + (size_t)__builtin_ctzll(wheel->occupied[turn])];
+    if (link_is_empty(list) && wheel->levels_mask != 0) {
+        const struct purg_wheel_level *level = &wheel->levels[__builtin_ctz(wheel->levels_mask)];
+        size_t turn = level->occupied[0] == 0;
+        size_t digit = (size_t)__builtin_ctzll(level->occupied[turn]);
+        list = &level->slots[(turn << wheel->bits) + digit];
     }
     if (link_is_empty(list)) { list = &wheel->never; }
     if (link_is_empty(list)) { return NULL; }
@@ -391,7 +397,20 @@ struct purg_timer *purg_wheel_take_any(struct purg_wheel *wheel)
     return timer;
 }
 
+static size_t list_count(const struct purg_link *head)
+{
+    size_t count = 0;
+    for (const struct purg_link *link = head->next; link != head; link = link->next) {
+        count++;
+    }
+    return count;
+}
+
 size_t purg_wheel_count(const struct purg_wheel *wheel)
 {
-    return wheel->timers_count;
+    size_t count = list_count(&wheel->due) + list_count(&wheel->never);
+    for (size_t i = 0; i < wheel->levels_count * (wheel->level_mask + 1); i++) {
+        count += list_count(&wheel->levels[0].slots[i]);
+    }
+    return count;
 }

@@ -50,6 +50,13 @@ struct purg_wheel_options {
     uint64_t start_ns; /* the clock at birth */
 };
 
+struct purg_wheel_level {
+    uint64_t reach_ns; /* the last deadline in the clock's turn and the next one */
+    struct purg_link *slots; /* heads, of even turns and then of odd ones */
+    uint64_t occupied[2]; /* bit per non-empty slot, of even turns and of odd ones */
+    uint32_t shift; /* of a tick, to the digit that chooses the slot */
+};
+
 /* Fields are the wheel's; the structure is public only so that it can be embedded. */
 struct purg_wheel {
     uint64_t tick; /* the clock: every earlier tick has been fired */
@@ -57,19 +64,15 @@ struct purg_wheel {
     uint64_t inverse; /* 2^(63 + inverse_shift) / tick_ns, rounded up */
     uint64_t near_ns; /* deadlines up to here are divided by means of it */
     uint64_t level_mask; /* slots of both turns of a level - 1 */
-    struct purg_link *slots; /* heads: both turns of level 0, then of level 1, ... */
-    size_t timers_count; /* all that are in the wheel, due and never included */
     uint16_t bits; /* log2 of the slots of a turn */
     uint16_t inverse_shift;
     uint32_t levels_count;
-    uint64_t reach_ns[PURG_LEVELS_MAX]; /* the last deadline in both turns of a level */
+    uint32_t levels_mask; /* bit per level that has a non-empty slot */
+    struct purg_wheel_level levels[PURG_LEVELS_MAX];
     struct purg_link due; /* time has come, not yet fired (budget) */
     struct purg_link never; /* PURG_NEVER: kept for purg_wheel_take_any() alone */
-    uint64_t turns_mask; /* bit per turn that has a non-empty slot */
-    uint64_t occupied[2 * PURG_LEVELS_MAX]; /* per turn, even ones and odd ones of a level */
     uint64_t tick_ns;
     uint64_t tick_max; /* the last tick that a 64-bit nanosecond clock can reach */
-    size_t slots_size; /* of all levels, in bytes */
     bool is_advancing;
     struct purg_env env;
 };
@@ -111,7 +114,7 @@ PURG_API uint64_t purg_wheel_next_ns(const struct purg_wheel *wheel);
 /* Removes and returns some timer, NULL when the wheel is empty: for shutdown. */
 PURG_API struct purg_timer *purg_wheel_take_any(struct purg_wheel *wheel);
 
-/* Timers in the wheel. */
+/* Timers in the wheel, walked one by one: adding and removing do not pay for a count. */
 PURG_API size_t purg_wheel_count(const struct purg_wheel *wheel);
 
 #endif

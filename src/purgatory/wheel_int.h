@@ -42,12 +42,11 @@ static inline uint64_t purg_wheel_near_tick(const struct purg_wheel *wheel, uint
 static inline struct purg_link *purg_wheel_slot(const struct purg_wheel *wheel,
                                                 uint64_t deadline_ns, uint64_t tick)
 {
-    uint32_t level = 0;
-    while (deadline_ns > wheel->reach_ns[level]) {
+    const struct purg_wheel_level *level = wheel->levels;
+    while (deadline_ns > level->reach_ns) {
         level++;
     }
-    return &wheel->slots[((size_t)level << (wheel->bits + 1)) +
-                         ((tick >> level * wheel->bits) & wheel->level_mask)];
+    return &level->slots[(tick >> level->shift) & wheel->level_mask];
 }
 
 /* The list for a deadline, at most near_ns. */

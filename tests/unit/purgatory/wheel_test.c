@@ -285,7 +285,7 @@ static void test_slots_are_emptied_before_the_clock_comes_to_them(void **state)
     }
     uint64_t slots_filled = 0;
     for (uint64_t tick = 1; tick <= EVEN_TICKS; tick++) {
-        const struct purg_link *level = &w.wheel.slots[w.wheel.level_mask + 1];
+        const struct purg_link *level = w.wheel.levels[1].slots;
         const struct purg_link *slot = &level[tick / slots & w.wheel.level_mask];
         if (tick % slots == 0) { assert_ptr_equal(slot, slot->next); }
         slot = &level[(tick / slots + 2) & w.wheel.level_mask];
