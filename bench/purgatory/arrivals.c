@@ -14,7 +14,6 @@
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -28,6 +27,7 @@
 #define DATA_BYTES 100
 #define AFTER_MS 20 /* completions so long after the timeout still come */
 #define NEVER UINT32_MAX
+#define BEHIND_US 50 /* how long the completer sleeps when the other thread is behind */
 
 struct request {
     struct purg_op op; /* first */
@@ -150,7 +150,7 @@ static void *completer_main(void *arg)
         }
         while (parked <= number) { /* the other thread is behind */
             parked = atomic_load_explicit(&arrivals->parked, memory_order_acquire);
-            if (parked <= number) { sched_yield(); }
+            if (parked <= number) { usleep(BEHIND_US); }
         }
         struct request *request = request_of(arrivals, number);
         purg_op_cancel(&request->op, NULL, PURG_CANCELLED);

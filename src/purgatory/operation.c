@@ -39,6 +39,7 @@
  * Ordering: every exchange is acquire-release; what a thread published before it walked is
  * visible to the try_complete it causes, and all tries are visible to on_complete. */
 #include "purgatory/purg_int.h"
+#include "purgatory/wheel_int.h"
 
 #define PARKED 1u
 #define PARKING 2u
@@ -210,7 +211,7 @@ void purg_op_prefetch(const struct purg_op *op)
 {
     uintptr_t at = (uintptr_t)op;
     for (uint32_t i = 0; i < LINES_AHEAD; i++) {
-        __builtin_prefetch((const void *)(at + i * PURG_CACHE_LINE), 1);
+        purg_prefetch_write((const void *)(at + i * PURG_CACHE_LINE));
     }
 }
 
@@ -220,14 +221,14 @@ static void nodes_prefetch(const struct purg_op *op)
     uintptr_t at = (uintptr_t)op->nodes;
     if (at - (uintptr_t)op < (LINES_AHEAD - 1) * PURG_CACHE_LINE) { return; }
     for (uint32_t i = 0; i < op->nodes_count && i < NODES_AHEAD; i++) {
-        __builtin_prefetch((const void *)(at + i * sizeof *op->nodes), 1);
+        purg_prefetch_write((const void *)(at + i * sizeof *op->nodes));
     }
 }
 
 bool purg_op_check(struct purg_op *op, struct purg_owner *self)
 {
     nodes_prefetch(op);
-    __builtin_prefetch(&op->timer, 1);
+    purg_prefetch_write(&op->timer);
     enum verdict verdict = try_until_settled(op, REF);
     if (verdict == VERDICT_WAITS) { return false; /* no reference any more */ }
     if (verdict == VERDICT_WON) { purg_unlink_all(op); } /* [OP-5] */

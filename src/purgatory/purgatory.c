@@ -26,6 +26,9 @@ static size_t keys_hash(const struct purgatory *purgatory, const struct purg_key
     if (count > KEYS_AHEAD) { count = KEYS_AHEAD; }
     for (size_t i = 0; i < count; i++) {
         hashes[i] = hash_of(purgatory, &keys[i]);
+        purg_prefetch_write(shard_of(purgatory, hashes[i]));
+    }
+    for (size_t i = 0; i < count; i++) {
         shard_prefetch(shard_of(purgatory, hashes[i]), hashes[i]);
     }
     return count;
@@ -59,8 +62,11 @@ static size_t nodes_hash(const struct purgatory *purgatory, const struct purg_wa
 {
     if (count > KEYS_AHEAD) { count = KEYS_AHEAD; }
     for (size_t i = 0; i < count; i++) {
-        node_prefetch_neighbours(&nodes[i]);
         hashes[i] = hash_of(purgatory, &nodes[i].key);
+        purg_prefetch_write(shard_of(purgatory, hashes[i]));
+        node_prefetch_neighbours(&nodes[i]);
+    }
+    for (size_t i = 0; i < count; i++) {
         shard_prefetch(shard_of(purgatory, hashes[i]), hashes[i]);
     }
     return count;

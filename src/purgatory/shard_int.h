@@ -23,6 +23,7 @@
 
 #include "purgatory/lock_int.h"
 #include "purgatory/purg_int.h"
+#include "purgatory/wheel_int.h"
 
 #define SHARD_SLOTS_FIRST 3u
 #define GROUP_SLOTS 7u
@@ -88,7 +89,7 @@ static inline void shard_prefetch(const struct shard *shard, uint64_t hash)
     uintptr_t groups = (uintptr_t)atomic_load_explicit(&shard->groups, memory_order_relaxed);
     if (groups) {
         uintptr_t at = groups + ((uint32_t)hash & mask) * sizeof(struct shard_group);
-        __builtin_prefetch((const void *)at, 1);
+        purg_prefetch_write((const void *)at);
     }
 }
 
@@ -113,8 +114,8 @@ static inline bool node_is_last(const struct purg_watch_node *node)
  * will write to. Otherwise the unlock would wait for it. */
 static inline void node_prefetch_neighbours(const struct purg_watch_node *node)
 {
-    __builtin_prefetch(node_next(node), 1);
-    __builtin_prefetch(__atomic_load_n(&node->prev, __ATOMIC_RELAXED), 1);
+    purg_prefetch_write(node_next(node));
+    purg_prefetch_write(__atomic_load_n(&node->prev, __ATOMIC_RELAXED));
 }
 
 /* Somebody grows a table: misuse if it is this thread. */
