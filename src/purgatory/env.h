@@ -31,7 +31,7 @@ struct purg_env {
 
     /* May be NULL. Told before a lock is taken (true) and before it is given back (false), for
      * checks of order. Under a lock the library calls nothing of the user but this, alloc and free
-     * (to grow a table) and the hash of keys; these must not call the library. */
+     * (to grow a table); these must not call the library. */
     void (*lock_note)(void *ctx, bool is_taken);
 
     /* Monotonic time. Only the reaper (reaper.h) reads it; all else takes 'now' as an argument. */

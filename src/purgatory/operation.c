@@ -53,7 +53,7 @@
 #define LINES_AHEAD 4u /* of an operation and what lies behind it: its nodes, if they are few */
 #define NODES_AHEAD 4u /* fetched before a try, if they lie elsewhere */
 
-_Static_assert(sizeof(struct purg_op) <= 96 && sizeof(struct purg_watch_node) <= 48,
+_Static_assert(sizeof(struct purg_op) <= 96 && sizeof(struct purg_watch_node) <= 56,
                "an operation with one key lies in two cache lines and a little");
 _Static_assert(PURG_SHUTDOWN <= REASON_MASK >> REASON_SHIFT, "a reason fits its bits");
 
@@ -216,7 +216,7 @@ void purg_op_prefetch(const struct purg_op *op)
 }
 
 /* The operation is at hand: its nodes, if they lie elsewhere. */
-static void nodes_prefetch(const struct purg_op *op)
+static void op_nodes_prefetch(const struct purg_op *op)
 {
     uintptr_t at = (uintptr_t)op->nodes;
     if (at - (uintptr_t)op < (LINES_AHEAD - 1) * PURG_CACHE_LINE) { return; }
@@ -227,7 +227,7 @@ static void nodes_prefetch(const struct purg_op *op)
 
 bool purg_op_check(struct purg_op *op, struct purg_owner *self)
 {
-    nodes_prefetch(op);
+    op_nodes_prefetch(op);
     purg_prefetch_write(&op->timer);
     enum verdict verdict = try_until_settled(op, REF);
     if (verdict == VERDICT_WAITS) { return false; /* no reference any more */ }
@@ -279,7 +279,7 @@ bool purg_op_cancel(struct purg_op *op, struct purg_owner *self, enum purg_reaso
     }
     purg_op_prefetch(op);
     if (!purg_op_is_parked(op)) { return false; }
-    nodes_prefetch(op);
+    op_nodes_prefetch(op);
     purg_refuse_locked(op->purgatory, "purg_op_cancel: called under a shard's lock");
     bool is_parking;
     if (!purg_op_begin_end(op, reason, &is_parking)) { return false; }

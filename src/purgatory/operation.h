@@ -53,12 +53,13 @@ struct purg_key {
     uint64_t hi, lo, sub; /* such as a 128-bit topic id, and partition with kind */
 };
 
-/* Memory for one (operation, key) pair, given by the caller, best right behind the operation: 48
+/* Memory for one (operation, key) pair, given by the caller, best right behind the operation: 56
  * bytes. Fields are the purgatory's, guarded by the lock of the key's shard. */
 struct purg_watch_node {
     uintptr_t next; /* of the key's ring, with flags (shard_int.h); 0 when not linked */
     struct purg_watch_node *prev;
     struct purg_op *op; /* NULL: a walker's marker */
+    uint64_t hash; /* of the key, constant while parked */
     struct purg_key key;
 };
 

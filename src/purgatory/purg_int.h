@@ -70,7 +70,7 @@ void purg_owner_disarm(struct purg_owner *owner, struct purg_op *op);
 
 /* purgatory.c */
 
-/* Misuse if this thread holds a shard's lock: it came here from the user's hash or memory. */
+/* Misuse if this thread holds a shard's lock: it came here from the user's memory. */
 void purg_refuse_locked(const struct purgatory *purgatory, const char *what);
 /* Any thread, no lock held: takes the operation from all its keys. */
 void purg_unlink_all(struct purg_op *op);

@@ -7,7 +7,6 @@
  * When the ring is longer than a batch the walker links two markers (nodes without operation) into
  * it: one where it stopped, one at the end of what it found [PRG-2]. */
 #include "purgatory/shard_int.h"
-#include "purgatory/wheel_int.h"
 
 #define WALK_BATCH 32
 #define KEYS_AHEAD 16 /* whose lines are fetched at a time */
@@ -40,47 +39,46 @@ static inline void node_watch(struct purgatory *purgatory, struct purg_op *op,
                               uint64_t hash)
 {
     node->op = op;
+    node->hash = hash;
     node->key = *key;
     struct shard *shard = shard_of(purgatory, hash);
     purg_lock(&purgatory->env, &shard->lock);
-    shard_link(purgatory, shard, hash, node);
+    shard_link(purgatory, shard, node);
     purg_unlock(&purgatory->env, &shard->lock);
 }
 
-static inline void node_unwatch(struct purgatory *purgatory, struct purg_watch_node *node,
-                                uint64_t hash)
+static inline void node_unwatch(struct purgatory *purgatory, struct purg_watch_node *node)
 {
-    struct shard *shard = shard_of(purgatory, hash);
+    struct shard *shard = shard_of(purgatory, node->hash);
     purg_lock(&purgatory->env, &shard->lock);
-    shard_unlink(shard, hash, node);
+    shard_unlink(shard, node);
     purg_unlock(&purgatory->env, &shard->lock);
 }
 
-/* Hashes linked nodes' keys, fetches their lines and their neighbours; as keys_hash(). */
-static size_t nodes_hash(const struct purgatory *purgatory, const struct purg_watch_node *nodes,
-                         size_t count, uint64_t *hashes)
+/* For linked nodes of an operation that this thread holds: fetches what unlinking touches, of at
+ * most KEYS_AHEAD. Returns of how many. */
+static size_t nodes_prefetch(const struct purgatory *purgatory, const struct purg_watch_node *nodes,
+                             size_t count)
 {
     if (count > KEYS_AHEAD) { count = KEYS_AHEAD; }
     for (size_t i = 0; i < count; i++) {
-        hashes[i] = hash_of(purgatory, &nodes[i].key);
-        purg_prefetch_write(shard_of(purgatory, hashes[i]));
+        purg_prefetch_write(shard_of(purgatory, nodes[i].hash));
         node_prefetch_neighbours(&nodes[i]);
     }
     for (size_t i = 0; i < count; i++) {
-        shard_prefetch(shard_of(purgatory, hashes[i]), hashes[i]);
+        shard_prefetch(shard_of(purgatory, nodes[i].hash), nodes[i].hash);
     }
     return count;
 }
 
 static __attribute__((noinline)) void unlink_many(struct purg_op *op)
 {
-    uint64_t hashes[KEYS_AHEAD];
     size_t ahead;
     for (size_t at = 0; at < op->nodes_count; at += ahead) {
         struct purg_watch_node *nodes = &op->nodes[at];
-        ahead = nodes_hash(op->purgatory, nodes, op->nodes_count - at, hashes);
+        ahead = nodes_prefetch(op->purgatory, nodes, op->nodes_count - at);
         for (size_t i = 0; i < ahead; i++) {
-            node_unwatch(op->purgatory, &nodes[i], hashes[i]);
+            node_unwatch(op->purgatory, &nodes[i]);
         }
     }
 }
@@ -88,7 +86,7 @@ static __attribute__((noinline)) void unlink_many(struct purg_op *op)
 void purg_unlink_all(struct purg_op *op)
 {
     if (op->nodes_count == 1) {
-        node_unwatch(op->purgatory, op->nodes, hash_of(op->purgatory, &op->nodes->key));
+        node_unwatch(op->purgatory, op->nodes);
     } else {
         unlink_many(op);
     }
@@ -162,7 +160,6 @@ enum purg_outcome purg_try_complete_else_watch(struct purgatory *purgatory, stru
     }
     uint64_t hash = hash_of(purgatory, keys);
     shard_prefetch(shard_of(purgatory, hash), hash);
-    if (self == op->owner) { purg_wheel_prefetch(purg_owner_wheel(self), deadline_ns); }
     if (op->type->try_complete(op)) {
         purg_op_end_unparked(op);
         return PURG_DONE;
@@ -247,8 +244,8 @@ static void walk_begin(struct walk *walk, struct purg_watch_node **slot)
     struct purg_watch_node *stop = walk_collect(walk, node_next(*slot), NULL);
     walk->has_markers = stop != NULL;
     if (!stop) { return; }
-    walk->cursor = (struct purg_watch_node){.key = *walk->key};
-    walk->end = (struct purg_watch_node){.key = *walk->key};
+    walk->cursor = (struct purg_watch_node){.hash = walk->hash, .key = *walk->key};
+    walk->end = (struct purg_watch_node){.hash = walk->hash, .key = *walk->key};
     ring_add_last(slot, &walk->end, flags);
     ring_add_before(stop, &walk->cursor);
 }
@@ -258,11 +255,11 @@ static void walk_begin(struct walk *walk, struct purg_watch_node **slot)
 static void walk_continue(struct walk *walk)
 {
     struct purg_watch_node *stop = walk_collect(walk, node_next(&walk->cursor), &walk->end);
-    shard_unlink(walk->shard, walk->hash, &walk->cursor);
+    shard_unlink(walk->shard, &walk->cursor);
     if (stop) {
         ring_add_before(stop, &walk->cursor);
     } else {
-        shard_unlink(walk->shard, walk->hash, &walk->end);
+        shard_unlink(walk->shard, &walk->end);
         walk->has_markers = false;
     }
 }
@@ -303,25 +300,34 @@ void purg_prefetch(const struct purgatory *purgatory, struct purg_key key)
     shard_prefetch(shard_of(purgatory, hash), hash);
 }
 
+/* With the lock, which it gives back. */
+static __attribute__((noinline)) size_t check_walk(struct purgatory *purgatory,
+                                                   struct purg_owner *self, struct shard *shard,
+                                                   const struct purg_key *key, uint64_t hash,
+                                                   struct purg_watch_node **slot)
+{
+    struct walk walk;
+    walk.purgatory = purgatory;
+    walk.self = self;
+    walk.key = key;
+    walk.hash = hash;
+    walk.shard = shard;
+    walk.is_cancel = false;
+    walk.reason = PURG_EVENT;
+    return walk_all(&walk, slot);
+}
+
 /* Checks a key up to where its only watcher, the usual case, is held for this thread; that is
  * returned, for purg_op_check(). More than one are checked here, and *ended counts them. */
-static struct purg_op *check_begin(struct purgatory *purgatory, struct purg_owner *self,
-                                   const struct purg_key *key, uint64_t hash, size_t *ended)
+static inline struct purg_op *check_begin(struct purgatory *purgatory, struct purg_owner *self,
+                                          const struct purg_key *key, uint64_t hash, size_t *ended)
 {
     struct shard *shard = shard_of(purgatory, hash);
     /* [OP-8] also when nobody watches: orders us and a link */
     purg_lock(&purgatory->env, &shard->lock);
     struct purg_watch_node **slot = shard_find(shard, hash, key);
     if (shard->spilled || (slot && node_next(*slot) != *slot)) {
-        struct walk walk;
-        walk.purgatory = purgatory;
-        walk.self = self;
-        walk.key = key;
-        walk.hash = hash;
-        walk.shard = shard;
-        walk.is_cancel = false;
-        walk.reason = PURG_EVENT;
-        *ended += walk_all(&walk, slot);
+        *ended += check_walk(purgatory, self, shard, key, hash, slot);
         return NULL;
     }
     struct purg_op *op = slot ? (*slot)->op : NULL; /* no marker: one is never alone */
@@ -357,9 +363,8 @@ static size_t check_ahead(struct purgatory *purgatory, struct purg_owner *self,
             ops[ops_count++] = op;
         }
     }
-    uint64_t others[KEYS_AHEAD];
     for (size_t i = 0; i < ops_count; i++) {
-        nodes_hash(purgatory, ops[i]->nodes, ops[i]->nodes_count, others);
+        nodes_prefetch(purgatory, ops[i]->nodes, ops[i]->nodes_count);
     }
     for (size_t i = 0; i < ops_count; i++) {
         ended += purg_op_check(ops[i], self);

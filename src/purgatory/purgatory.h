@@ -20,8 +20,8 @@
  *             grow becomes slower).
  * Misuse:     reported through purg_env.misuse before anything changed: no key, no nodes, more
  *             than PURG_KEYS_MAX; parking an operation that is parked, has ended, or was not
- *             initialised again; calling in from the user's hash or memory functions, which run
- *             under a shard's lock; a cancel for PURG_EXPIRED or for no reason there is;
+ *             initialised again; calling in from the environment's memory functions, which run
+ *             under a shard's lock while a table grows; a cancel for PURG_EXPIRED or for no reason there is;
  *             destroying what is in use. Not seen: nodes or memory used otherwise while lent, a
  *             wrong 'self'. */
 #ifndef PURGATORY_PURGATORY_H
@@ -38,7 +38,8 @@
 
 struct purg_options {
     uint32_t shards; /* a power of two; 0: PURG_SHARDS_DEFAULT */
-    /* A pure function. It may run under a shard's lock, so calling the library from it is misuse.
+    /* A pure function; it runs without a lock, once each time a key is named. Bits 0 to 31 choose a
+     * key's place in its shard, 32 to 47 the shard, 56 to 63 tell keys of one place apart.
      * NULL: a multiplicative mix, good for keys that no foe can choose. */
     uint64_t (*hash)(struct purg_key);
 };

@@ -123,10 +123,9 @@ void shard_fini(const struct purgatory *purgatory, struct shard *shard)
     groups_free(purgatory, shard);
 }
 
-static void groups_move(const struct purgatory *purgatory, struct shard_group *to, uint32_t mask,
-                        struct purg_watch_node *last)
+static void groups_move(struct shard_group *to, uint32_t mask, struct purg_watch_node *last)
 {
-    *group_slot_take(to, mask, hash_of(purgatory, &last->key)) = last;
+    *group_slot_take(to, mask, last->hash) = last;
 }
 
 /* Makes or doubles the table, if there is memory. */
@@ -139,13 +138,11 @@ static void groups_double(const struct purgatory *purgatory, struct shard *shard
         purgatory->env.alloc(purgatory->env.ctx, groups_size(mask), PURG_CACHE_LINE);
     if (!groups) { return; }
     for (uint32_t i = 0; !old && i < SHARD_SLOTS_FIRST; i++) {
-        if (shard->tags[i]) { groups_move(purgatory, groups, mask, shard->last[i]); }
+        groups_move(groups, mask, shard->last[i]);
     }
     for (uint32_t g = 0; old && g <= old_mask; g++) {
         for (uint32_t i = 0; i < GROUP_SLOTS; i++) {
-            if ((uint8_t)(old[g].tags >> (8 * i))) {
-                groups_move(purgatory, groups, mask, old[g].last[i]);
-            }
+            if ((uint8_t)(old[g].tags >> (8 * i))) { groups_move(groups, mask, old[g].last[i]); }
         }
     }
     groups_free(purgatory, shard);
@@ -263,14 +260,13 @@ void ring_add_before(struct purg_watch_node *at, struct purg_watch_node *node)
     prev_set(at, node);
 }
 
-void shard_link(struct purgatory *purgatory, struct shard *shard, uint64_t hash,
-                struct purg_watch_node *node)
+void shard_link(struct purgatory *purgatory, struct shard *shard, struct purg_watch_node *node)
 {
-    struct purg_watch_node **slot = shard_find(shard, hash, &node->key);
+    struct purg_watch_node **slot = shard_find(shard, node->hash, &node->key);
     count_node(shard, node, 1);
     uintptr_t flags = 0;
     if (!slot) {
-        slot = slot_take(purgatory, shard, hash);
+        slot = slot_take(purgatory, shard, node->hash);
         if (slot) {
             shard->keys_count++;
             *slot = NULL;
@@ -289,13 +285,12 @@ void shard_link(struct purgatory *purgatory, struct shard *shard, uint64_t hash,
 }
 
 /* The slot of a linked node's ring, found by its last node or, for the first one, by its key. */
-static struct purg_watch_node **slot_of(struct shard *shard, uint64_t hash,
-                                        const struct purg_watch_node *node)
+static struct purg_watch_node **slot_of(struct shard *shard, const struct purg_watch_node *node)
 {
-    return spilled_flag(node) ? &shard->spilled : shard_find(shard, hash, &node->key);
+    return spilled_flag(node) ? &shard->spilled : shard_find(shard, node->hash, &node->key);
 }
 
-void shard_unlink(struct shard *shard, uint64_t hash, struct purg_watch_node *node)
+void shard_unlink(struct shard *shard, struct purg_watch_node *node)
 {
     uintptr_t flags = next_word(node) & PURG_NEXT_FLAGS;
     struct purg_watch_node *next = node_next(node);
@@ -305,13 +300,13 @@ void shard_unlink(struct shard *shard, uint64_t hash, struct purg_watch_node *no
         if (flags & PURG_SPILLED) {
             shard->spilled = NULL;
         } else {
-            slot_give(shard, hash, node);
+            slot_give(shard, node->hash, node);
         }
     } else if (flags & PURG_LAST) {
-        *slot_of(shard, hash, node) = prev;
+        *slot_of(shard, node) = prev;
         next_set(prev, next, flags);
     } else if (!prev) { /* the first one: the last one leads to its heir */
-        next_set(*slot_of(shard, hash, node), next, flags | PURG_LAST);
+        next_set(*slot_of(shard, node), next, flags | PURG_LAST);
         prev_set(next, NULL);
     } else {
         next_set(prev, next, flags);

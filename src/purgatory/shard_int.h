@@ -46,7 +46,7 @@ struct shard {
     /* Written under the lock, read by the metrics without it. */
     _Atomic(uint32_t) nodes_count;
     _Atomic(uint32_t) ops_count; /* counted at an operation's first node */
-    uint8_t tags[SHARD_SLOTS_FIRST];
+    uint8_t tags[SHARD_SLOTS_FIRST]; /* 0: free */
     /* Written under the lock; read without it only to prefetch: a stale value does no harm. */
     _Atomic(struct shard_group *) groups;
     struct purg_watch_node *spilled; /* the last one */
@@ -125,11 +125,10 @@ void purg_refuse_grower(const struct purgatory *purgatory, const char *what);
 struct purg_watch_node **shard_find(struct shard *shard, uint64_t hash, const struct purg_key *key);
 
 /* Links a node as its key's last. */
-void shard_link(struct purgatory *purgatory, struct shard *shard, uint64_t hash,
-                struct purg_watch_node *node);
+void shard_link(struct purgatory *purgatory, struct shard *shard, struct purg_watch_node *node);
 
 /* Takes a node out, if it is in. */
-void shard_unlink(struct shard *shard, uint64_t hash, struct purg_watch_node *node);
+void shard_unlink(struct shard *shard, struct purg_watch_node *node);
 
 /* For a walk's markers: links 'node' as the last of the ring of 'slot'; before 'at', which is not
  * the first of its ring. */
