@@ -32,8 +32,7 @@
 struct request {
     struct purg_op op; /* first */
     struct arrivals *arrivals;
-    _Atomic(bool) is_answered; /* on_complete has run */
-    _Atomic(bool) is_passed; /* the completer is through */
+    bool is_answered; /* on_complete has run */
     struct purg_watch_node nodes[]; /* 'keys' of them; behind them the data */
 };
 
@@ -49,6 +48,7 @@ struct arrivals {
     uint64_t order_count;
     /* The ring. */
     unsigned char *slots;
+    _Atomic(bool) *passed; /* a slot's request: the completer is through with it */
     uint64_t slots_count;
     size_t slot_size;
     uint64_t start_ns;
@@ -64,6 +64,12 @@ static struct request *request_of(const struct arrivals *arrivals, uint64_t numb
                                       number % arrivals->slots_count * arrivals->slot_size);
 }
 
+/* Apart from the request, whose lines are the owner's by then. */
+static _Atomic(bool) *passed_of(const struct arrivals *arrivals, uint64_t number)
+{
+    return &arrivals->passed[number % arrivals->slots_count];
+}
+
 static bool request_try(struct purg_op *op)
 {
     (void)op;
@@ -75,7 +81,7 @@ static void request_complete(struct purg_op *op, enum purg_reason reason)
     struct request *request = (struct request *)(void *)op;
     request->arrivals->answered++;
     request->arrivals->expired += reason == PURG_EXPIRED;
-    atomic_store_explicit(&request->is_answered, true, memory_order_relaxed);
+    request->is_answered = true;
 }
 
 static const struct purg_op_type request_type = {"request", request_try, request_complete};
@@ -154,7 +160,7 @@ static void *completer_main(void *arg)
         }
         struct request *request = request_of(arrivals, number);
         purg_op_cancel(&request->op, NULL, PURG_CANCELLED);
-        atomic_store_explicit(&request->is_passed, true, memory_order_release);
+        atomic_store_explicit(passed_of(arrivals, number), true, memory_order_release);
         if (i % 64 == 0) { now_ns = mono_ns() - arrivals->start_ns; }
     }
     now_ns = mono_ns() - arrivals->start_ns;
@@ -192,8 +198,8 @@ static void request_park(struct arrivals *arrivals, uint64_t number, uint64_t no
     }
     bool has_completion = arrivals->complete_ms[number] != NEVER;
     request->arrivals = arrivals;
-    atomic_store_explicit(&request->is_answered, false, memory_order_relaxed);
-    atomic_store_explicit(&request->is_passed, !has_completion, memory_order_relaxed);
+    request->is_answered = false;
+    atomic_store_explicit(passed_of(arrivals, number), !has_completion, memory_order_relaxed);
     memset(&request->nodes[options->keys], (int)(number & 0xff), DATA_BYTES);
     purg_op_init(&request->op, &request_type, arrivals->owner);
     uint64_t deadline_ns = now_ns + options->timeout_ms * MS;
@@ -208,8 +214,8 @@ static bool slot_is_free(const struct arrivals *arrivals, uint64_t number)
 {
     if (number < arrivals->slots_count) { return true; }
     const struct request *request = request_of(arrivals, number);
-    return atomic_load_explicit(&request->is_answered, memory_order_relaxed) &&
-           atomic_load_explicit(&request->is_passed, memory_order_acquire);
+    return request->is_answered &&
+           atomic_load_explicit(passed_of(arrivals, number), memory_order_acquire);
 }
 
 /* Parks all requests at their times. Returns how late the last one was. */
@@ -253,7 +259,8 @@ static void arrivals_init(struct arrivals *arrivals, const struct arrivals_optio
     arrivals->slots_count = (uint64_t)(options->per_second * stay_ms / 1000) + 1024;
     if (arrivals->slots_count > options->count) { arrivals->slots_count = options->count; }
     arrivals->slots = aligned_alloc(64, arrivals->slots_count * arrivals->slot_size);
-    must(arrivals->slots != NULL, "memory");
+    arrivals->passed = calloc(arrivals->slots_count, sizeof *arrivals->passed);
+    must(arrivals->slots && arrivals->passed, "memory");
     for (size_t i = 0; i < arrivals->slots_count * arrivals->slot_size; i += 4096) {
         arrivals->slots[i] = 0; /* the kernel gives its pages before the clock starts */
     }
@@ -274,6 +281,7 @@ static void arrivals_fini(struct arrivals *arrivals)
     purg_destroy(arrivals->purgatory);
     close(arrivals->wake_fd);
     free(arrivals->slots);
+    free(arrivals->passed);
     free(arrivals->at_ns);
     free(arrivals->complete_ms);
     free(arrivals->order);

@@ -130,6 +130,7 @@ static bool inbox_take(struct purg_owner *owner)
     struct purg_op *oldest = NULL;
     while (newest) {
         struct purg_op *next = newest->queue_next;
+        purg_prefetch_write(&newest->timer);
         newest->queue_next = oldest;
         oldest = newest;
         newest = next;
