@@ -16,7 +16,6 @@ class Case:
     args: list
     checks: list = field(default_factory=list)
     seconds: float = 3.0  # at least; the leg may end earlier at LEG_BYTES_MAX
-    has_limit: bool = True  # bench_limit can do it
 
 
 def produce(connections, depth, partitions, batch, record, acks=1, rate=0):
@@ -75,7 +74,7 @@ CACHE_CASES = [
          ["longpoll", "--connections", "10000", "--partitions", "8", "--warm", "1.5"],
          [("broker_cores", "broker CPU", "cores", None, None),
           ("p99_us", "lateness p99", "us", None, None),
-          ("rss_kib", "memory", "KiB", None, None)], has_limit=False),
+          ("rss_kib", "memory", "KiB", None, None)]),
 ]
 
 # flush.messages=1 against log.flush.policy=group: both answer acks=all after the disk has it.

@@ -3,10 +3,13 @@
  * Place:      bench/limit; a server for bench_wire alone, one thread and an epoll loop.
  * Work:       produce: receive what has arrived, check each batch's CRC32C, one pwritev for all of
  *             it, one send for all answers. Fetch: header, then sendfile. --sync: fdatasync once a
- *             loop turn before that turn's answers leave. No look at the records, no index,
- *             no replicas, no recovery: nothing here may be taken for a broker.
+ *             loop turn before that turn's answers leave. Long polls: one recv and one send a
+ *             poll; while they expire the loop turns once a millisecond, so that they share their
+ *             turns. No look at the records, no index, no replicas, no recovery: nothing here may
+ *             be taken for a broker.
  * Limits:     the topics of one leg at a time; all batches of a partition have one size (bench_wire
- *             sends one batch again and again), so an offset's place in its file is arithmetic.
+ *             sends one batch again and again), so an offset's place in its file is arithmetic; all
+ *             fetches of a leg wait equally long, so their deadlines come in order.
  * Failure:    anything unexpected ends the program with a line that says what. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,6 +27,7 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -31,12 +35,13 @@ enum {
     OUT_BYTES = 64 * 1024,
     ANSWER_MAX = 256,
     PARTS_MAX = 1024,
-    CONNS_MAX = 4096,
+    CONNS_MAX = 16384,
     NAME_MAX_BYTES = 80,
     EVENTS_MAX = 256,
     GATHER_MAX = 256,
     RESERVE_BYTES = 16 * 1024 * 1024,
     BATCH_HEAD_BYTES = 61,
+    TICK_NS = 1000000,
 };
 
 struct part {
@@ -55,7 +60,7 @@ struct conn {
     int fd;
     size_t in_size;
     size_t out_size;
-    uint8_t *in;
+    uint8_t *in; /* a request that is not whole; made when needed, like out */
     uint8_t *out;
     /* A fetch answer's records that still have to leave. */
     struct part *send_part;
@@ -64,10 +69,9 @@ struct conn {
     /* A fetch that waits for records. */
     struct part *parked_part;
     int32_t parked_correlation;
-    /* Batches of this read, all of one partition. */
-    struct part *part;
-    struct iovec batches[GATHER_MAX];
-    int batches_count;
+    int64_t parked_until_ns;
+    struct conn *parked_next;
+    struct conn *parked_prev;
 };
 
 struct server {
@@ -78,6 +82,16 @@ struct server {
     uint32_t parts_count;
     struct conn *conns[CONNS_MAX];
     uint32_t conns_count;
+    struct conn *parked_first;
+    struct conn *parked_last;
+    int64_t now_ns;
+    /* Batches of this read, all of one partition. */
+    struct part *part;
+    struct iovec batches[GATHER_MAX];
+    int batches_count;
+    /* For connections that have nothing left over: it stays in the cache. */
+    uint8_t in[IN_BYTES];
+    uint8_t out[OUT_BYTES];
 };
 
 struct reader {
@@ -94,6 +108,13 @@ static _Noreturn __attribute__((format(printf, 1, 2))) void die(const char *form
     fputc('\n', stderr);
     va_end(args);
     exit(1);
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 static uint64_t get(struct reader *r, unsigned width)
@@ -125,6 +146,8 @@ static void get_name(struct reader *r, char *out)
 static void put(struct conn *c, uint64_t value, unsigned width)
 {
     if (c->out_size + width > OUT_BYTES) { die("answers outgrew their buffer"); }
+    if (!c->out) { c->out = malloc(OUT_BYTES); }
+    if (!c->out) { die("no memory"); }
     for (unsigned i = 0; i < width; i++) {
         c->out[c->out_size++] = (uint8_t)(value >> (8U * (width - 1U - i)));
     }
@@ -228,11 +251,11 @@ static void metadata(struct conn *c)
 }
 
 /* Writes the batches that one read brought, all at once. */
-static void append_gathered(struct conn *c)
+static void append_gathered(struct server *s)
 {
-    struct part *p = c->part;
-    struct iovec *at = c->batches;
-    int count = c->batches_count;
+    struct part *p = s->part;
+    struct iovec *at = s->batches;
+    int count = s->batches_count;
     while (count > 0) {
         if (p->size + IN_BYTES > p->reserved) {
             (void)fallocate(p->fd, FALLOC_FL_KEEP_SIZE, p->reserved, RESERVE_BYTES);
@@ -249,7 +272,7 @@ static void append_gathered(struct conn *c)
             at->iov_len -= (size_t)wrote;
         }
     }
-    c->batches_count = 0;
+    s->batches_count = 0;
     if (p) { p->dirty = true; }
 }
 
@@ -272,15 +295,15 @@ static void produce(struct server *s, struct conn *c, struct reader *r)
     head.at = batch + 57;
     p->batch_records = (uint32_t)get(&head, 4);
     p->batch_size = size;
-    if (c->batches_count == GATHER_MAX || (c->batches_count > 0 && c->part != p)) {
-        append_gathered(c);
+    if (s->batches_count == GATHER_MAX || (s->batches_count > 0 && s->part != p)) {
+        append_gathered(s);
     }
-    c->part = p;
+    s->part = p;
     bytes.in = batch;
     for (unsigned i = 0; i < 8; i++) { /* the sum does not cover the offset */
         bytes.out[i] = (uint8_t)((uint64_t)p->end >> (8U * (7U - i)));
     }
-    c->batches[c->batches_count++] = (struct iovec){bytes.base, size};
+    s->batches[s->batches_count++] = (struct iovec){bytes.base, size};
     put(c, 1, 4);
     put_name(c, p->topic);
     put(c, 1, 4);
@@ -293,13 +316,9 @@ static void produce(struct server *s, struct conn *c, struct reader *r)
     p->end += p->batch_records;
 }
 
-static void answer_fetch(struct conn *c, struct part *p, int32_t correlation, int64_t offset,
-                         uint32_t bytes_max)
+/* All of a Fetch answer but its records, which are 'size' bytes. */
+static void put_fetch_answer(struct conn *c, struct part *p, int32_t correlation, size_t size)
 {
-    int64_t pos = p->batch_records ? offset / p->batch_records * p->batch_size : 0;
-    size_t size = (size_t)(p->end / p->batch_records * p->batch_size - pos);
-    if (size > bytes_max) { size = bytes_max - bytes_max % p->batch_size; }
-    if (size == 0) { size = p->batch_size; }
     size_t at = c->out_size;
     put(c, 0, 4);
     put(c, (uint32_t)correlation, 4);
@@ -320,14 +339,54 @@ static void answer_fetch(struct conn *c, struct part *p, int32_t correlation, in
     c->out_size = at;
     put(c, end - at - 4 + size, 4);
     c->out_size = end;
+}
+
+static void answer_fetch(struct conn *c, struct part *p, int32_t correlation, int64_t offset,
+                         uint32_t bytes_max)
+{
+    int64_t pos = p->batch_records ? offset / p->batch_records * p->batch_size : 0;
+    size_t size = (size_t)(p->end / p->batch_records * p->batch_size - pos);
+    if (size > bytes_max) { size = bytes_max - bytes_max % p->batch_size; }
+    if (size == 0) { size = p->batch_size; }
+    put_fetch_answer(c, p, correlation, size);
     c->send_part = p;
     c->send_pos = pos;
     c->send_left = size;
 }
 
+static void park(struct server *s, struct conn *c)
+{
+    c->parked_next = NULL;
+    c->parked_prev = s->parked_last;
+    if (s->parked_last) {
+        s->parked_last->parked_next = c;
+    } else {
+        s->parked_first = c;
+    }
+    s->parked_last = c;
+}
+
+static void unpark(struct server *s, struct conn *c)
+{
+    if (!c->parked_part) { return; }
+    c->parked_part = NULL;
+    if (c->parked_next) {
+        c->parked_next->parked_prev = c->parked_prev;
+    } else {
+        s->parked_last = c->parked_prev;
+    }
+    if (c->parked_prev) {
+        c->parked_prev->parked_next = c->parked_next;
+    } else {
+        s->parked_first = c->parked_next;
+    }
+}
+
 static void fetch(struct server *s, struct conn *c, struct reader *r, int32_t correlation)
 {
-    skip(r, 4 + 4 + 4 + 4 + 1 + 4 + 4);
+    skip(r, 4);
+    int64_t wait_ns = (int64_t)get(r, 4) * 1000000;
+    skip(r, 4 + 4 + 1 + 4 + 4);
     struct part *p = read_target(s, r);
     skip(r, 4);
     int64_t offset = (int64_t)get(r, 8);
@@ -338,6 +397,8 @@ static void fetch(struct server *s, struct conn *c, struct reader *r, int32_t co
     } else {
         c->parked_part = p;
         c->parked_correlation = correlation;
+        c->parked_until_ns = s->now_ns + wait_ns;
+        park(s, c);
     }
 }
 
@@ -406,22 +467,26 @@ static void flush_out(struct conn *c)
 static bool receive(struct server *s, struct conn *c)
 {
     if (c->send_left > 0 || c->out_size > 0) { return true; }
-    ssize_t got = recv(c->fd, c->in + c->in_size, IN_BYTES - c->in_size, MSG_DONTWAIT);
+    uint8_t *in = c->in_size > 0 ? c->in : s->in;
+    ssize_t got = recv(c->fd, in + c->in_size, IN_BYTES - c->in_size, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) { return true; }
     if (got <= 0) { return false; }
     c->in_size += (size_t)got;
     size_t at = 0;
     while (c->in_size - at >= 4 && c->send_left == 0) {
-        struct reader r = {.at = c->in + at, .end = c->in + c->in_size};
+        struct reader r = {.at = in + at, .end = in + c->in_size};
         size_t size = get(&r, 4);
         if (size > IN_BYTES - 4) { die("a request of %zu bytes", size); }
         if (c->in_size - at < size + 4) { break; }
         request(s, c, r.at, size);
         at += size + 4;
     }
-    if (c->batches_count > 0) { append_gathered(c); }
-    memmove(c->in, c->in + at, c->in_size - at);
+    if (s->batches_count > 0) { append_gathered(s); }
     c->in_size -= at;
+    if (c->in_size == 0) { return true; }
+    if (!c->in) { c->in = malloc(IN_BYTES); }
+    if (!c->in) { die("no memory"); }
+    memmove(c->in, in + at, c->in_size);
     return true;
 }
 
@@ -433,9 +498,6 @@ static void accept_one(struct server *s, int listener)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     struct conn *c = calloc(1, sizeof *c);
     if (!c || s->conns_count == CONNS_MAX) { die("too many connections"); }
-    c->in = malloc(IN_BYTES);
-    c->out = malloc(OUT_BYTES);
-    if (!c->in || !c->out) { die("no memory"); }
     c->fd = fd;
     s->conns[s->conns_count++] = c;
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
@@ -447,6 +509,7 @@ static void drop(struct server *s, struct conn *c)
     for (uint32_t i = 0; i < s->conns_count; i++) {
         if (s->conns[i] == c) { s->conns[i] = s->conns[--s->conns_count]; }
     }
+    unpark(s, c);
     close(c->fd);
     free(c->in);
     free(c->out);
@@ -468,7 +531,7 @@ static void answer_turn(struct server *s, struct conn **touched, int count)
         struct part *p = c->parked_part;
         if (!p || p->end == 0) { continue; }
         /* bench_wire waits at the end and publishes one batch: that is what is new. */
-        c->parked_part = NULL;
+        unpark(s, c);
         answer_fetch(c, p, c->parked_correlation, p->end - p->batch_records, IN_BYTES);
         flush_out(c);
     }
@@ -482,14 +545,44 @@ static void answer_turn(struct server *s, struct conn **touched, int count)
     }
 }
 
+/* True: there were some, so their clients ask again soon. */
+static bool answer_expired(struct server *s)
+{
+    int64_t now = now_ns();
+    bool any = false;
+    while (s->parked_first && s->parked_first->parked_until_ns <= now) {
+        struct conn *c = s->parked_first;
+        struct part *p = c->parked_part;
+        uint8_t *own = c->out;
+        unpark(s, c);
+        c->out = s->out;
+        put_fetch_answer(c, p, c->parked_correlation, 0);
+        flush_out(c);
+        if (c->out_size > 0) { die("a long poll's answer does not fit into its socket"); }
+        c->out = own;
+        any = true;
+    }
+    return any;
+}
+
+static int wait_events(struct server *s, struct epoll_event *events)
+{
+    if (!s->parked_first) { return epoll_wait(s->epoll_fd, events, EVENTS_MAX, -1); }
+    int64_t left = s->parked_first->parked_until_ns - now_ns();
+    left = (left > 0 ? left + TICK_NS - 1 : 0) / TICK_NS * TICK_NS;
+    struct timespec timeout = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000};
+    return epoll_pwait2(s->epoll_fd, events, EVENTS_MAX, &timeout, NULL);
+}
+
 static _Noreturn void serve(struct server *s, int listener)
 {
     for (;;) {
         struct epoll_event events[EVENTS_MAX];
         struct conn *touched[EVENTS_MAX];
         int touched_count = 0;
-        int count = epoll_wait(s->epoll_fd, events, EVENTS_MAX, -1);
+        int count = wait_events(s, events);
         if (count < 0 && errno != EINTR) { die("epoll_wait: %s", strerror(errno)); }
+        s->now_ns = now_ns();
         for (int i = 0; i < count; i++) {
             struct conn *c = events[i].data.ptr;
             if (!c) {
@@ -501,6 +594,7 @@ static _Noreturn void serve(struct server *s, int listener)
             }
         }
         answer_turn(s, touched, touched_count);
+        if (answer_expired(s)) { nanosleep(&(struct timespec){.tv_nsec = TICK_NS}, NULL); }
     }
 }
 
