@@ -315,7 +315,6 @@ static void fetch_done(struct delayed_fetch *d, enum purg_reason reason)
 {
     struct fetch_state *s = d->ctx;
     struct net_request *req = s->reply.req;
-    (void)reason; /* whatever ended the wait, what is there now is the answer */
     s->parked.op = NULL;
     s->has_waited = true;
     if (net_request_resume(req)) {
@@ -328,7 +327,10 @@ static void fetch_done(struct delayed_fetch *d, enum purg_reason reason)
     bool is_read = fetch_read(&call, s, false);
     CHECK(is_read);
     meta_unref(call.image);
+    /* Whatever ended the wait, what is there now is the answer. */
     if (fetch_answer(s) != NET_ANSWERED) { req->answer.buf.size = 0; }
+    req->answer.in_vain =
+        reason == PURG_EXPIRED && s->bytes == 0 && !s->is_done && s->wait_ms >= NET_VAIN_MS;
     net_answer_later(req);
 }
 

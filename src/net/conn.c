@@ -318,6 +318,8 @@ void net_conn_stall(struct net_conn *c, enum net_stall why)
 void net_conn_set_interest(struct net_conn *c, unsigned mask)
 {
     mask |= c->stream->ops->wants(c->stream);
+    /* Nobody waits for what a patient connection says next [NET-12]. */
+    if (mask == SYS_READABLE && c->vain_count == NET_VAIN_MIN) { mask |= SYS_PATIENT; }
     if (mask == c->interest) { return; }
     struct net_processor *p = c->processor;
     if (sys_poller_set(p->poller, c->stream, (uint64_t)c->generation << 32 | c->slot, mask)) {
@@ -325,6 +327,20 @@ void net_conn_set_interest(struct net_conn *c, unsigned mask)
         return;
     }
     c->interest = (uint8_t)mask;
+}
+
+void net_conn_count_vain(struct net_conn *c, bool in_vain)
+{
+    unsigned before = c->vain_count;
+    if (!in_vain) {
+        c->vain_count = 0;
+    } else if (before < NET_VAIN_MIN) {
+        c->vain_count++;
+    }
+    bool is_patient = c->vain_count == NET_VAIN_MIN;
+    if (is_patient == (before == NET_VAIN_MIN)) { return; }
+    if (is_patient) { net_tally_add(&c->processor->tally, NET_COUNT_PATIENT, 1); }
+    net_conn_set_interest(c, c->interest & (unsigned)(SYS_READABLE | SYS_WRITABLE));
 }
 
 void net_conn_resume(struct net_conn *c, enum net_stall why)
@@ -335,7 +351,7 @@ void net_conn_resume(struct net_conn *c, enum net_stall why)
     net_conn_split(c);
     if (net_conn_is_closed(c)) { return; }
     if (!c->stalls && !(c->interest & SYS_READABLE)) {
-        net_conn_set_interest(c, c->interest | (unsigned)SYS_READABLE);
+        net_conn_set_interest(c, (c->interest & (unsigned)SYS_WRITABLE) | SYS_READABLE);
     }
 }
 
@@ -357,7 +373,7 @@ void net_conn_on_event(struct net_conn *c, unsigned ready)
             list_add_tail(&p->queue_waiters, &c->queue_link);
         }
         if (c->stalls) {
-            net_conn_set_interest(c, c->interest & ~(unsigned)SYS_READABLE);
+            net_conn_set_interest(c, c->interest & (unsigned)SYS_WRITABLE);
         } else {
             net_conn_read(c);
         }

@@ -314,6 +314,7 @@ void net_counters_get(const struct net *net, struct net_counters *out)
         .slow = sum[NET_COUNT_SLOW],
         .memory_waits = sum[NET_COUNT_MEMORY_WAITS],
         .accept_pauses = sum[NET_COUNT_ACCEPT_PAUSES],
+        .patient = sum[NET_COUNT_PATIENT],
         .wakes = net_sum_wakes(net),
         .allocations = sum[NET_COUNT_ALLOCATIONS],
     };

@@ -60,6 +60,8 @@ struct net_part {
     void *release_ctx;
 };
 
+#define NET_VAIN_MS 100 /* shorter waits would feel a millisecond more */
+
 /* Response header and body. The 4 bytes of size in front are net's: do not write them. */
 struct net_answer {
     struct wire_buf buf; /* empty at the start; write with wire_writer_init_buf() */
@@ -68,6 +70,7 @@ struct net_answer {
     int32_t
         throttle_ms; /* the answer leaves at once, then the connection is not read for so long */
     bool close_after; /* close once this answer has left (failed authentication) */
+    bool in_vain; /* a wait of NET_VAIN_MS or more brought nothing: what follows does not hurry */
 };
 
 struct net_request {
@@ -292,6 +295,7 @@ struct net_counters {
     uint64_t slow; /* requests that asked for a handler */
     uint64_t memory_waits; /* frames that waited for queued_bytes_max */
     uint64_t accept_pauses; /* out of descriptors */
+    uint64_t patient; /* times that a connection became patient */
     uint64_t wakes; /* sleeping tasks of net that were woken: a system call each */
     uint64_t allocations; /* pool misses on the request path; growth of kept buffers included */
 };

@@ -39,6 +39,7 @@
 #define NET_ACCEPT_BATCH 64
 #define NET_ACCEPT_PAUSE_NS (100 * SYS_MS)
 #define NET_HANDLER_BATCH 32
+#define NET_VAIN_MIN 2 /* waits in vain, one after another, that make a connection patient */
 
 /* ---- counters ---- */
 
@@ -60,6 +61,7 @@ enum net_count {
     NET_COUNT_SLOW,
     NET_COUNT_MEMORY_WAITS,
     NET_COUNT_ACCEPT_PAUSES,
+    NET_COUNT_PATIENT,
     NET_COUNT_ALLOCATIONS,
     NET_COUNT_CLOSED, /* and NET_CLOSED_REASONS - 1 more */
     NET_COUNTS = NET_COUNT_CLOSED + NET_CLOSED_REASONS,
@@ -230,6 +232,7 @@ struct net_conn {
     uint16_t stalls; /* mask of enum net_stall */
     uint8_t interest; /* what the poller watches */
     uint8_t in_class; /* of the next receive buffer */
+    uint8_t vain_count; /* waits in vain since the last other answer; up to NET_VAIN_MIN */
     bool wants_write; /* the last send moved less than it could */
     bool has_close_reason;
     bool partial_known; /* the size of the partial frame is read and reserved */
@@ -453,6 +456,8 @@ static inline bool net_conn_is_closed(const struct net_conn *c)
 void net_conn_stall(struct net_conn *c, enum net_stall why);
 void net_conn_resume(struct net_conn *c, enum net_stall why); /* splits what is buffered */
 void net_conn_set_interest(struct net_conn *c, unsigned mask);
+/* A wait ended: in vain or not. Makes the connection patient, or ends that [NET-12]. */
+void net_conn_count_vain(struct net_conn *c, bool in_vain);
 /* The peer has sent its last byte: closes once what it asked for has been done. */
 void net_conn_check_eof(struct net_conn *c);
 void net_conn_arm(struct net_conn *c); /* after a deadline came nearer */

@@ -260,6 +260,7 @@ void net_req_done(struct net_conn *c, struct net_req *r)
     struct net_answer *a = &r->pub.answer;
     net_req_drop_frame(p, r);
     r->done_ns = r->state == NET_REQ_PARKED ? p->clock_ns : r->handled_ns;
+    if (c->vain_count || a->in_vain) { net_conn_count_vain(c, a->in_vain); }
     r->part = a->first;
     r->state = NET_REQ_DONE;
     uint64_t total = a->buf.size + a->file_bytes;

@@ -3,7 +3,13 @@
  * Thread:     the owner task's; sys_poller_wake() from any.
  * Invariants: [SYS-6] a task polls at most once a turn: the events of its sleep, or one look
  *             without waiting. The set is level-triggered, so what a turn leaves comes again. The
- *             eventfd is edge-triggered: each write ends one sleep and nobody needs to read it. */
+ *             eventfd is edge-triggered: each write ends one sleep and nobody needs to read it.
+ *             [SYS-8] patient streams are in a set of their own. It is either armed (in the first
+ *             set, one shot: the first of them to become ready ends the sleep and disarms it) or
+ *             looked at at least every SYS_PATIENCE_NS. It is armed when a look finds nothing, and
+ *             before a sleep when it had not ended one for SYS_PATIENCE_NS; arming sees what came
+ *             since. So nothing is lost, an idle task sleeps, and a task with thousands of patient
+ *             streams wakes once a millisecond, not once a stream. */
 #include "base/check.h"
 #include "base/mem.h"
 #include "sys/sys_int.h"
@@ -15,6 +21,24 @@
 
 /* The eventfd's token, refused to users; also marks events that were dropped. */
 #define SYS_POLLER_WAKE_TOKEN UINT64_MAX
+#define SYS_POLLER_PATIENT_TOKEN (UINT64_MAX - 1)
+
+/* A level-triggered set that is ready is told at once; one shot: then no more. */
+static enum err sys_poller_arm_by(struct sys_poller *p, int op)
+{
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLONESHOT,
+                             .data.u64 = SYS_POLLER_PATIENT_TOKEN};
+    if (epoll_ctl(p->epoll_fd, op, p->patient_fd, &ev) < 0) { return sys_err(errno); }
+    p->patient_armed = true;
+    p->patient_alone = false;
+    return ERR_OK;
+}
+
+static void sys_poller_arm(struct sys_poller *p)
+{
+    enum err e = sys_poller_arm_by(p, EPOLL_CTL_MOD);
+    CHECK(!e); /* it is in the set */
+}
 
 enum err sys_poller_create(struct sys *sys, struct sys_poller **out)
 {
@@ -23,12 +47,19 @@ enum err sys_poller_create(struct sys *sys, struct sys_poller **out)
     struct sys_poller *p = mem_new(struct sys_poller);
     if (!p) { return ERR_NOMEM; }
     enum err e = ERR_OK;
-    p->event_fd = -1;
+    p->event_fd = p->patient_fd = -1;
     p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (p->epoll_fd < 0) {
         e = sys_err(errno);
         goto fail;
     }
+    p->patient_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (p->patient_fd < 0) {
+        e = sys_err(errno);
+        goto fail;
+    }
+    e = sys_poller_arm_by(p, EPOLL_CTL_ADD);
+    if (e) { goto fail; }
     p->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (p->event_fd < 0) {
         e = sys_err(errno);
@@ -51,6 +82,7 @@ void sys_poller_destroy(struct sys_poller *p)
     if (!p) { return; }
     CHECK(!p->owned); /* its task is stopped first */
     if (p->event_fd >= 0) { (void)close(p->event_fd); }
+    if (p->patient_fd >= 0) { (void)close(p->patient_fd); }
     if (p->epoll_fd >= 0) { (void)close(p->epoll_fd); }
     mem_free(p);
 }
@@ -61,12 +93,16 @@ static uint32_t sys_poller_mask(unsigned interest)
            (interest & SYS_WRITABLE ? (uint32_t)EPOLLOUT : 0U);
 }
 
-static enum err sys_poller_ctl(struct sys_poller *p, int op, int fd, uint64_t token,
-                               unsigned interest)
+static enum err sys_poller_ctl(int set, int op, int fd, uint64_t token, unsigned interest)
 {
-    CHECK(token != SYS_POLLER_WAKE_TOKEN);
+    CHECK(token < SYS_POLLER_PATIENT_TOKEN);
     struct epoll_event ev = {.events = sys_poller_mask(interest), .data.u64 = token};
-    return epoll_ctl(p->epoll_fd, op, fd, &ev) < 0 ? sys_err(errno) : ERR_OK;
+    return epoll_ctl(set, op, fd, &ev) < 0 ? sys_err(errno) : ERR_OK;
+}
+
+static int sys_poller_set_of(const struct sys_poller *p, bool is_patient)
+{
+    return is_patient ? p->patient_fd : p->epoll_fd;
 }
 
 /* Forgets events of this turn that were not handed out yet. */
@@ -82,33 +118,45 @@ enum err sys_poller_add(struct sys_poller *p, struct sys_stream *s, uint64_t tok
 {
     struct sys_plain *plain = sys_plain_of(s);
     plain->token = token;
-    return sys_poller_ctl(p, EPOLL_CTL_ADD, plain->fd, token, interest);
+    plain->is_patient = interest & SYS_PATIENT;
+    return sys_poller_ctl(sys_poller_set_of(p, plain->is_patient), EPOLL_CTL_ADD, plain->fd, token,
+                          interest);
 }
 
 enum err sys_poller_set(struct sys_poller *p, struct sys_stream *s, uint64_t token,
                         unsigned interest)
 {
     struct sys_plain *plain = sys_plain_of(s);
+    bool is_patient = interest & SYS_PATIENT, moves = is_patient != plain->is_patient;
+    enum err e = sys_poller_ctl(sys_poller_set_of(p, is_patient),
+                                moves ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, plain->fd, token, interest);
+    if (e) { return e; }
+    if (moves) {
+        int left = sys_poller_set_of(p, plain->is_patient);
+        (void)epoll_ctl(left, EPOLL_CTL_DEL, plain->fd, NULL);
+    }
     plain->token = token;
-    return sys_poller_ctl(p, EPOLL_CTL_MOD, plain->fd, token, interest);
+    plain->is_patient = is_patient;
+    return ERR_OK;
 }
 
 void sys_poller_remove(struct sys_poller *p, struct sys_stream *s)
 {
     struct sys_plain *plain = sys_plain_of(s);
     sys_poller_drop(p, plain->token);
-    (void)epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, plain->fd, NULL); /* ENOENT: was not there */
+    int set = sys_poller_set_of(p, plain->is_patient);
+    (void)epoll_ctl(set, EPOLL_CTL_DEL, plain->fd, NULL); /* ENOENT: was not there */
 }
 
 enum err sys_poller_add_listener(struct sys_poller *p, struct sys_listener *l, uint64_t token)
 {
     l->token = token;
-    return sys_poller_ctl(p, EPOLL_CTL_ADD, l->fd, token, SYS_READABLE);
+    return sys_poller_ctl(p->epoll_fd, EPOLL_CTL_ADD, l->fd, token, SYS_READABLE);
 }
 
 enum err sys_poller_add_descriptor(struct sys_poller *p, int fd, uint64_t token)
 {
-    return sys_poller_ctl(p, EPOLL_CTL_ADD, fd, token, SYS_READABLE);
+    return sys_poller_ctl(p->epoll_fd, EPOLL_CTL_ADD, fd, token, SYS_READABLE);
 }
 
 void sys_poller_remove_listener(struct sys_poller *p, struct sys_listener *l)
@@ -135,6 +183,10 @@ static int sys_poller_wait_ms(uint64_t deadline_ns)
 
 void sys_poller_sleep(struct sys_poller *p, uint64_t deadline_ns)
 {
+    if (p->patient_alone) { sys_poller_arm(p); }
+    if (!p->patient_armed && deadline_ns > p->patient_ns + SYS_PATIENCE_NS) {
+        deadline_ns = p->patient_ns + SYS_PATIENCE_NS;
+    }
     if (!p->coarse) {
         struct timespec left = {0};
         if (deadline_ns != SYS_NEVER) {
@@ -167,17 +219,48 @@ static unsigned sys_poller_ready(uint32_t events)
            (events & EPOLLOUT ? (unsigned)SYS_WRITABLE : 0U);
 }
 
+static size_t sys_poller_hand_out(struct sys_poller *p, struct sys_poll_event *out,
+                                  size_t count_max)
+{
+    size_t count = 0;
+    while (count < count_max && p->ready_next < p->ready_count) {
+        const struct epoll_event *ev = &p->ready[p->ready_next++];
+        if (ev->data.u64 == SYS_POLLER_WAKE_TOKEN) { continue; }
+        if (ev->data.u64 == SYS_POLLER_PATIENT_TOKEN) {
+            p->patient_armed = false;
+            p->patient_woke = true;
+            p->patient_ns = 0;
+            continue;
+        }
+        out[count++] =
+            (struct sys_poll_event){.token = ev->data.u64, .ready = sys_poller_ready(ev->events)};
+    }
+    return count;
+}
+
+/* A turn that comes for another reason looks early, so that one timer serves both. */
+static void sys_poller_look(struct sys_poller *p)
+{
+    uint64_t now = sys_clock_ns();
+    if (now < p->patient_ns + SYS_PATIENCE_NS / 2 || (p->owned && p->looked)) { return; }
+    p->looked = true;
+    sys_poller_take(p, epoll_wait(p->patient_fd, p->ready, SYS_POLL_BATCH_MAX, 0));
+    p->patient_ns = p->ready_count < SYS_POLL_BATCH_MAX ? now : 0; /* 0: there may be more */
+    p->patient_alone = p->patient_woke && now >= p->patient_woke_ns + SYS_PATIENCE_NS;
+    if (p->patient_woke) { p->patient_woke_ns = now; }
+    p->patient_woke = false;
+    if (p->ready_count == 0) { sys_poller_arm(p); }
+}
+
 size_t sys_poller_events(struct sys_poller *p, struct sys_poll_event *out, size_t count_max)
 {
     if (p->ready_next == p->ready_count && !(p->owned && p->polled)) {
         sys_poller_take(p, epoll_wait(p->epoll_fd, p->ready, SYS_POLL_BATCH_MAX, 0));
     }
-    size_t count = 0;
-    while (count < count_max && p->ready_next < p->ready_count) {
-        const struct epoll_event *ev = &p->ready[p->ready_next++];
-        if (ev->data.u64 == SYS_POLLER_WAKE_TOKEN) { continue; }
-        out[count++] =
-            (struct sys_poll_event){.token = ev->data.u64, .ready = sys_poller_ready(ev->events)};
+    size_t count = sys_poller_hand_out(p, out, count_max);
+    if (count < count_max && !p->patient_armed) {
+        sys_poller_look(p);
+        count += sys_poller_hand_out(p, out + count, count_max - count);
     }
     return count;
 }

@@ -207,7 +207,11 @@ bool sys_device_is_slow(struct sys *sys, uint64_t device);
 struct sys_listener;
 struct sys_stream;
 
-enum sys_interest { SYS_READABLE = 1, SYS_WRITABLE = 2 };
+enum sys_interest {
+    SYS_READABLE = 1,
+    SYS_WRITABLE = 2,
+    SYS_PATIENT = 4, /* a poller may tell it up to a millisecond late, together with others */
+};
 
 /* A kind of stream: plain (sys), TLS (net, later), simulated (sim). All calls are non-blocking and
  * return ERR_AGAIN when nothing can move, ERR_CLOSED when the peer is gone (recv: *moved == 0 with
@@ -283,7 +287,9 @@ struct sys_poll_event {
 NODISCARD enum err sys_poller_create(struct sys *sys, struct sys_poller **out);
 void sys_poller_destroy(struct sys_poller *p);
 /* Owner task. Level-triggered. The stream must be the plain (or simulated) kind, removed before it
- * is closed. */
+ * is closed. Patient streams do not each end a sleep: while some become ready, the poller looks at
+ * them once a millisecond. A stream that alone becomes ready is told at once. The simulator tells
+ * all at once. */
 NODISCARD enum err sys_poller_add(struct sys_poller *p, struct sys_stream *s, uint64_t token,
                                   unsigned interest);
 NODISCARD enum err sys_poller_set(struct sys_poller *p, struct sys_stream *s, uint64_t token,

@@ -15,6 +15,7 @@
 #define SYS_DEVICE_SLOW_NS (5 * SYS_MS)
 #define SYS_DEVICE_QUICK_COUNT 10 /* quick calls in a row that make a slow device good again */
 #define SYS_POLL_BATCH_MAX 256
+#define SYS_PATIENCE_NS SYS_MS
 
 /* One block device, found by its st_dev. Slots are filled once and stay until sys_destroy. */
 struct sys_device {
@@ -71,6 +72,7 @@ struct sys_listener {
 struct sys_plain {
     struct sys_stream stream;
     int fd;
+    bool is_patient; /* in the poller's patient set */
     uint64_t token; /* while a poller has it */
 };
 
@@ -80,8 +82,15 @@ struct sys_plain *sys_plain_of(struct sys_stream *s);
 struct sys_poller {
     int epoll_fd;
     int event_fd; /* edge-triggered: written to wake, never read */
+    int patient_fd; /* the epoll set of what may be told late [SYS-8] */
+    bool patient_armed; /* it ends a sleep */
+    bool patient_woke; /* it ended the last one */
+    bool patient_alone; /* the first in a while: armed again before the next sleep */
+    uint64_t patient_ns; /* not armed: when it was looked at; 0: look now */
+    uint64_t patient_woke_ns;
     bool owned; /* by a task: at most one poll a turn */
     bool polled; /* this turn; owned only */
+    bool looked; /* the same of the patient set */
     bool coarse; /* the kernel lacks epoll_pwait2: sleep in milliseconds, rounded up */
     size_t ready_count;
     size_t ready_next;

@@ -66,7 +66,7 @@ static void *sys_task_main(void *arg)
         uint64_t now = sys_clock_ns();
         uint64_t next = task->step(task->ctx, now);
         sys_mutex_check_none_held();
-        if (task->poller) { task->poller->polled = false; }
+        if (task->poller) { task->poller->polled = task->poller->looked = false; }
         if (next > now) { sys_task_sleep(task, next); }
     }
     sys_task_current = NULL;

@@ -160,6 +160,33 @@ static void test_a_waiting_fetch_is_woken_by_a_produce(void **state)
     client_close(&c);
 }
 
+/* Only waits that are long and brought nothing make the connection patient. */
+static void test_fetches_in_vain_make_their_connection_patient(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fx_start(f);
+    client_open(&c, f);
+    client_create_topic(&c, "t", 1, NULL, NULL);
+    for (int i = 0; i < 3; i++) { /* too short to count */
+        client_send_fetch(&c, "t", 0, 0, NET_VAIN_MS - 1);
+        assert_int_equal(client_receive_fetch(&c)->records.size, 0);
+    }
+    assert_int_equal(fx_counters(f).patient, 0);
+    for (int i = 0; i < 3; i++) {
+        client_send_fetch(&c, "t", 0, 0, NET_VAIN_MS);
+        assert_int_equal(client_receive_fetch(&c)->records.size, 0);
+    }
+    assert_int_equal(fx_counters(f).patient, 1);
+    client_produce(&c, "t", 0, -1, SLICE_LIT("found"));
+    client_send_fetch(&c, "t", 0, 0, NET_VAIN_MS);
+    assert_true(client_receive_fetch(&c)->records.size > 0);
+    client_send_fetch(&c, "t", 0, 1, NET_VAIN_MS);
+    assert_int_equal(client_receive_fetch(&c)->records.size, 0);
+    assert_int_equal(fx_counters(f).patient, 1);
+    client_close(&c);
+}
+
 /* What cannot be read by others is not read by a fetch that waits: it wakes with the watermark. */
 static void test_a_waiting_fetch_does_not_see_what_is_not_on_the_device(void **state)
 {
@@ -229,6 +256,7 @@ int main(void)
         CASE(test_a_small_fetch_is_one_send),
         CASE(test_a_fetch_under_way_survives_the_deletion_of_its_topic),
         CASE(test_a_waiting_fetch_is_woken_by_a_produce),
+        CASE(test_fetches_in_vain_make_their_connection_patient),
         CASE(test_a_waiting_fetch_does_not_see_what_is_not_on_the_device),
         CASE(test_a_fetch_that_waits_for_a_deleted_topic_is_told_at_once),
     };

@@ -181,6 +181,7 @@ static void fake_op_complete(struct purg_op *op, enum purg_reason reason)
     atomic_store(&o->f->last_reason, (int)reason);
     CHECK(net_request_resume(o->req) == ERR_OK);
     fake_answer(o->req, o->correlation, SLICE_LIT("late"));
+    o->req->answer.in_vain = reason == PURG_EXPIRED;
     net_answer_later(o->req);
 }
 

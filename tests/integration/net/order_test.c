@@ -348,6 +348,38 @@ static void test_a_delayed_operation_answers_at_its_time(void **state)
     fake_stop(&f);
 }
 
+/* [NET-12] Two waits in vain make a connection patient, any other answer ends that; all are
+ * answered meanwhile. */
+static void test_a_connection_that_waits_in_vain_is_patient(void **state)
+{
+    (void)state;
+    struct fake f;
+    start(&f);
+    int fd = client_open(&f, 0);
+    int32_t correlation = 0;
+    for (uint64_t round = 1; round <= 3; round++) {
+        client_send_i32(fd, FAKE_WAIT, ++correlation, 1);
+        client_expect(fd, correlation, "late");
+        assert_int_equal(fake_counters(&f).patient, round - 1);
+        for (int more = 0; more < 3; more++) {
+            client_send_i32(fd, FAKE_WAIT, ++correlation, 1);
+            client_expect(fd, correlation, "late");
+            assert_int_equal(fake_counters(&f).patient, round);
+        }
+        client_send(fd, FAKE_ECHO, ++correlation, "now", 3);
+        client_expect(fd, correlation, "now");
+    }
+    /* A patient peer that goes is noticed. */
+    client_send_i32(fd, FAKE_WAIT, 1, 0);
+    client_expect(fd, 1, "late");
+    client_send_i32(fd, FAKE_WAIT, 2, 0);
+    client_expect(fd, 2, "late");
+    assert_int_equal(fake_counters(&f).patient, 4);
+    close(fd);
+    WAIT_FOR(atomic_load(&f.closed) == 1);
+    fake_stop(&f);
+}
+
 /* [NET-11] The turn began long before it is run: another request kept the processor. */
 static void test_a_wait_counts_from_the_arrival(void **state)
 {
@@ -595,6 +627,7 @@ int main(void)
         cmocka_unit_test(test_handlers_steal_from_a_stuck_processor),
         cmocka_unit_test(test_a_throttled_connection_is_answered_then_muted),
         cmocka_unit_test(test_a_delayed_operation_answers_at_its_time),
+        cmocka_unit_test(test_a_connection_that_waits_in_vain_is_patient),
         cmocka_unit_test(test_a_wait_counts_from_the_arrival),
         cmocka_unit_test(test_parked_requests_end_when_their_connection_closes),
         cmocka_unit_test(test_a_slow_request_of_a_closed_connection_is_dropped),

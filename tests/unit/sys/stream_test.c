@@ -217,6 +217,132 @@ static void test_an_event_of_a_removed_stream_is_forgotten(void **state)
     n->poller->owned = false;
 }
 
+static void say(struct sys_stream *s)
+{
+    struct sys_iov iov = {.at = "x", .size = 1};
+    size_t moved;
+    assert_int_equal(sys_stream_sendv(s, &iov, 1, false, &moved), ERR_OK);
+}
+
+static void hear(struct sys_stream *s)
+{
+    char buf[4];
+    size_t moved;
+    assert_int_equal(sys_stream_recv(s, buf, sizeof buf, &moved), ERR_OK);
+}
+
+static size_t look(struct net *n)
+{
+    struct sys_poll_event events[8];
+    return sys_poller_events(n->poller, events, COUNT_OF(events));
+}
+
+static void make_patient(struct net *n)
+{
+    unsigned patient = SYS_READABLE | SYS_PATIENT;
+    assert_int_equal(sys_poller_set(n->poller, n->server, SERVER, patient), ERR_OK);
+    assert_int_equal(sys_poller_set(n->poller, n->client, CLIENT, patient), ERR_OK);
+    assert_true(n->poller->patient_armed);
+}
+
+/* [SYS-8] the first ends the sleep; those that follow it within half a millisecond do not. */
+static void test_patient_streams_are_told_together(void **state)
+{
+    struct net *n = *state;
+    make_patient(n);
+    say(n->client);
+    sys_poller_sleep(n->poller, SYS_NEVER);
+    assert_true(ready(n, SERVER, SYS_READABLE));
+    assert_false(n->poller->patient_armed);
+    hear(n->server);
+    say(n->client);
+    say(n->server);
+    n->poller->patient_ns = sys_clock_ns() + 3600 * 1000 * SYS_MS; /* looked at just now */
+    assert_int_equal(look(n), 0);
+    n->poller->patient_ns = sys_clock_ns() - SYS_PATIENCE_NS / 2;
+    assert_int_equal(look(n), 2);
+    hear(n->server);
+    hear(n->client);
+}
+
+/* [SYS-8] what comes while the set is not armed ends a sleep in time; once nothing came, the next
+ * one ends a sleep without end. */
+static void test_no_patient_stream_is_forgotten(void **state)
+{
+    struct net *n = *state;
+    make_patient(n);
+    say(n->client);
+    assert_true(ready(n, SERVER, SYS_READABLE));
+    hear(n->server);
+    say(n->client);
+    while (look(n) == 0) { /* the look is a sleep away, not more */
+        sys_poller_sleep(n->poller, SYS_NEVER);
+    }
+    hear(n->server);
+    while (!n->poller->patient_armed) {
+        sys_poller_sleep(n->poller, SYS_NEVER);
+        assert_int_equal(look(n), 0);
+    }
+    say(n->client);
+    sys_poller_sleep(n->poller, SYS_NEVER);
+    assert_true(ready(n, SERVER, SYS_READABLE));
+}
+
+static void test_patience_ends_and_removal_ends_it_too(void **state)
+{
+    struct net *n = *state;
+    make_patient(n);
+    say(n->client);
+    assert_true(ready(n, SERVER, SYS_READABLE));
+    n->poller->patient_ns = sys_clock_ns() + 3600 * 1000 * SYS_MS;
+    assert_int_equal(look(n), 0);
+    assert_int_equal(sys_poller_set(n->poller, n->server, SERVER, SYS_READABLE), ERR_OK);
+    assert_int_equal(look(n), 1);
+    assert_int_equal(sys_poller_set(n->poller, n->server, SERVER, SYS_READABLE | SYS_PATIENT),
+                     ERR_OK);
+    n->poller->patient_ns = 0;
+    sys_poller_remove(n->poller, n->server);
+    assert_int_equal(look(n), 0);
+    assert_true(n->poller->patient_armed);
+}
+
+/* [SYS-8] one in a while costs no timer; the second within a millisecond is the begin of many. */
+static void test_a_lone_patient_stream_ends_each_sleep(void **state)
+{
+    struct net *n = *state;
+    make_patient(n);
+    for (int round = 0; round < 3; round++) {
+        n->poller->patient_woke_ns = 0;
+        say(n->client);
+        assert_true(ready(n, SERVER, SYS_READABLE));
+        assert_false(n->poller->patient_armed);
+        hear(n->server);
+        sys_poller_sleep(n->poller, 0);
+        assert_true(n->poller->patient_armed);
+        assert_int_equal(look(n), 0);
+    }
+    n->poller->patient_woke_ns = sys_clock_ns() + 3600 * 1000 * SYS_MS;
+    say(n->client);
+    assert_true(ready(n, SERVER, SYS_READABLE));
+    hear(n->server);
+    sys_poller_sleep(n->poller, 0);
+    assert_false(n->poller->patient_armed);
+}
+
+/* Bounded also when more are ready than one call brings, and when they stay so. */
+static void test_a_turn_looks_at_patient_streams_once(void **state)
+{
+    struct net *n = *state;
+    make_patient(n);
+    say(n->client);
+    sys_poller_sleep(n->poller, SYS_NEVER);
+    n->poller->owned = true; /* as in a task's step */
+    assert_int_equal(look(n), 1);
+    n->poller->patient_ns = 0;
+    assert_int_equal(look(n), 0);
+    n->poller->owned = false;
+}
+
 static void test_a_refused_connection_shows_at_the_first_send(void **state)
 {
     struct net *n = *state;
@@ -277,6 +403,11 @@ int main(void)
         ON_NET(test_a_file_leaves_by_the_stream_and_a_short_one_is_seen),
         ON_NET(test_interest_and_removal_are_obeyed),
         ON_NET(test_an_event_of_a_removed_stream_is_forgotten),
+        ON_NET(test_patient_streams_are_told_together),
+        ON_NET(test_no_patient_stream_is_forgotten),
+        ON_NET(test_patience_ends_and_removal_ends_it_too),
+        ON_NET(test_a_turn_looks_at_patient_streams_once),
+        ON_NET(test_a_lone_patient_stream_ends_each_sleep),
         ON_NET(test_a_refused_connection_shows_at_the_first_send),
         ON_NET(test_a_port_in_use_is_busy_and_a_bad_host_is_not_found),
         ON_NET(test_all_interfaces_take_ipv4_and_tell_it_plainly),
