@@ -1,8 +1,8 @@
 /* wheel.h - hierarchical timing wheel with occupancy bitmaps.
  *
  * Place:      the timer of one task. Standalone: needs only env.h.
- * Source:     Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (1987), scheme 7, with two
- *             turns of slots at each level, so that the next turn is filled while this one runs.
+ * Source:     Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (1987), scheme 7, with
+ *             two turns of slots at each level: the next is filled while this one runs.
  * Thread:     one thread (the owner) only. Callbacks run on it, inside purg_wheel_advance().
  * Locks:      takes none; the caller may hold any that its callbacks do not take.
  * Ownership:  timers are the caller's memory, untouched by the wheel once removed or due. A timer
