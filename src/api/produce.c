@@ -259,7 +259,7 @@ static bool gather_append_slot(const struct gather *g, const struct gather_slot 
     return !is_slow;
 }
 
-/* Appends what is gathered; then, with no lock held, wakes who waits for the watermarks that moved. */
+/* Appends what is gathered; then, with no lock held, wakes who waits for what has moved. */
 static void gather_append(struct gather *g)
 {
     struct purg_key moved[PRODUCE_GATHER_PARTITIONS];

@@ -22,10 +22,10 @@
 struct purg_env {
     void *ctx; /* first argument of every function below */
 
-    /* The library's locks are words of its own, each held for some tens of nanoseconds, and it never
-     * holds two at once. Only a thread that finds one taken, after a short spin, comes here: word_wait
-     * sleeps while *word is 'value' and may return early; word_wake wakes one who sleeps on the
-     * word, if there is one. A futex, or a parking place of the simulator's. */
+    /* The library's locks are words of its own, each held for some tens of nanoseconds, and it
+     * never holds two at once. Only a thread that finds one taken, after a short spin, comes here:
+     * word_wait sleeps while *word is 'value' and may return early; word_wake wakes one who sleeps
+     * on the word, if there is one. A futex, or a parking place of the simulator's. */
     void (*word_wait)(void *ctx, _Atomic(uint32_t) *word, uint32_t value);
     void (*word_wake)(void *ctx, _Atomic(uint32_t) *word);
 
@@ -46,8 +46,8 @@ struct purg_env {
     void (*misuse)(void *ctx, const char *what);
 };
 
-/* The table for programs with POSIX threads: futexes (where there are none, yielding), CLOCK_MONOTONIC,
- * malloc, stderr. */
+/* The table for programs with POSIX threads: futexes (where there are none, yielding),
+ * CLOCK_MONOTONIC, malloc, stderr. */
 PURG_API struct purg_env purg_env_pthread(void);
 
 #endif

@@ -39,7 +39,6 @@
  * Ordering: every exchange is acquire-release; what a thread published before it walked is
  * visible to the try_complete it causes, and all tries are visible to on_complete. */
 #include "purgatory/purg_int.h"
-#include "purgatory/wheel_int.h"
 
 #define PARKED 1u
 #define PARKING 2u

@@ -17,6 +17,16 @@
 #define PURG_CONTAINER(pointer, type, member)                                                      \
     ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
+/* Fetches a cache line and takes it from other processors. Any address is good. */
+static inline void purg_prefetch_write(const void *memory)
+{
+#ifdef __x86_64__ /* where the built-in fetches for reading unless newer processors are asked for */
+    __asm__ volatile("prefetchw %0" ::"m"(*(const char *)memory));
+#else
+    __builtin_prefetch(memory, 1, 3);
+#endif
+}
+
 /* A bug of the caller: tells the environment, then ends the program. */
 static inline _Noreturn void purg_misuse(const struct purg_env *env, const char *what)
 {

@@ -21,9 +21,9 @@
  * Misuse:     reported through purg_env.misuse before anything changed: no key, no nodes, more
  *             than PURG_KEYS_MAX; parking an operation that is parked, has ended, or was not
  *             initialised again; calling in from the environment's memory functions, which run
- *             under a shard's lock while a table grows; a cancel for PURG_EXPIRED or for no reason there is;
- *             destroying what is in use. Not seen: nodes or memory used otherwise while lent, a
- *             wrong 'self'. */
+ *             under a shard's lock while a table grows; a cancel for PURG_EXPIRED or for no reason
+ *             there is; destroying what is in use. Not seen: nodes or memory used otherwise while
+ *             lent, a wrong 'self'. */
 #ifndef PURGATORY_PURGATORY_H
 #define PURGATORY_PURGATORY_H
 

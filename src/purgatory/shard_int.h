@@ -12,9 +12,9 @@
  * A ring holds the nodes of one key in the order they came. The slot holds the last one, which is
  * the one most likely in the cache, and linking touches no other.
  *
- * A shard of up to three keys has its slots beside its lock, in one cache line. With more keys there
- * is a table of groups, a cache line each: seven slots, a byte of the hash for each of them, and how
- * many keys went past because the group was full. So a key that is there costs one line and its
+ * A shard of up to three keys has its slots beside its lock, in one cache line. With more keys
+ * there is a table of groups, a cache line each: seven slots, a byte of the hash for each of them,
+ * and how many keys went past because the group was full. So a key that is there costs one line and its
  * node, a key that is not there costs one line. The table doubles with the number of keys and never
  * shrinks. If it cannot grow and is full, a node goes into the shard's one ring of spilled nodes,
  * where all keys are mixed: slow, but parking does not fail. */
@@ -23,7 +23,6 @@
 
 #include "purgatory/lock_int.h"
 #include "purgatory/purg_int.h"
-#include "purgatory/wheel_int.h"
 
 #define SHARD_SLOTS_FIRST 3u
 #define GROUP_SLOTS 7u

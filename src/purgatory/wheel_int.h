@@ -1,4 +1,4 @@
-/* wheel_int.h - where a deadline's timer goes, and fetching that memory early.
+/* wheel_int.h - where a deadline's timer goes, and fetching its memory early.
  *
  * Place:      private to src/purgatory; wheel.c says what level and slot mean.
  * Thread:     the wheel's.
@@ -6,17 +6,7 @@
 #ifndef PURGATORY_WHEEL_INT_H
 #define PURGATORY_WHEEL_INT_H
 
-#include "purgatory/wheel.h"
-
-/* Fetches a cache line and takes it from other processors. Any address is good. */
-static inline void purg_prefetch_write(const void *memory)
-{
-#ifdef __x86_64__ /* where the built-in fetches for reading unless newer processors are asked for */
-    __asm__ volatile("prefetchw %0" ::"m"(*(const char *)memory));
-#else
-    __builtin_prefetch(memory, 1, 3);
-#endif
-}
+#include "purgatory/purg_int.h"
 
 /* Up to here a product takes the place of a division. It is 292 years of uptime. */
 #define PURG_WHEEL_NEAR_NS ((uint64_t)INT64_MAX)
@@ -54,14 +44,6 @@ static inline struct purg_link *purg_wheel_near_list(struct purg_wheel *wheel, u
 {
     if (deadline_ns <= wheel->clock_ns) { return &wheel->due; }
     return purg_wheel_slot(wheel, deadline_ns, purg_wheel_near_tick(wheel, deadline_ns));
-}
-
-/* Fetches for writing what purg_timer_add() with this deadline will touch: the last of its list. */
-static inline void purg_wheel_prefetch(const struct purg_wheel *wheel, uint64_t deadline_ns)
-{
-    if (deadline_ns <= wheel->clock_ns || deadline_ns > wheel->near_ns) { return; }
-    uint64_t tick = purg_wheel_near_tick(wheel, deadline_ns);
-    purg_prefetch_write(purg_wheel_slot(wheel, deadline_ns, tick)->prev);
 }
 
 /* Fetches for writing what purg_timer_remove() will touch: the neighbours. The timer itself must
