@@ -14,10 +14,10 @@
  *
  * A shard of up to three keys has its slots beside its lock, in one cache line. With more keys
  * there is a table of groups, a cache line each: seven slots, a byte of the hash for each of them,
- * and how many keys went past because the group was full. So a key that is there costs one line and its
- * node, a key that is not there costs one line. The table doubles with the number of keys and never
- * shrinks. If it cannot grow and is full, a node goes into the shard's one ring of spilled nodes,
- * where all keys are mixed: slow, but parking does not fail. */
+ * and how many keys went past because the group was full. So a key that is there costs one line
+ * and its node, a key that is not there costs one line. The table doubles with the number of keys
+ * and never shrinks. If it cannot grow and is full, a node goes into the shard's one ring of
+ * spilled nodes, where all keys are mixed: slow, but parking does not fail. */
 #ifndef PURGATORY_SHARD_INT_H
 #define PURGATORY_SHARD_INT_H
 
