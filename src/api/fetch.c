@@ -187,6 +187,10 @@ static bool fetch_read(struct api_call *call, struct fetch_state *s, bool may_bl
             s->is_done = s->is_done || !part->is_unknown;
             continue;
         }
+        if (s->wait_ms > 0 && !s->has_waited) { /* it may have to wait for this key */
+            purg_prefetch(replica_fetch_purgatory(s->api->options.replicas),
+                          partition_key(part->partition));
+        }
         is_cold = !part_read(s, part, may_block);
         if (is_cold && s->has_waited) { is_cold = false; }
         s->is_done = s->is_done || part->error || part->diverging_epoch >= 0;
