@@ -152,7 +152,8 @@ def method(bench, options, seconds):
         f" the hypervisor {steal:.0%}; {bench.discarded} legs were thrown away and repeated,"
         f" {noisy} counted although the machine was not quiet. The run took {seconds / 60:.0f} min.",
         "- The limit is `bench_limit`, a program of one thread that only receives, checks the CRC,"
-        " writes and answers (fetch: sendfile): it bounds what any broker can do here.",
+        " writes and answers (fetch: sendfile; long polls: all that expire in a millisecond at once):"
+        " it bounds what any broker can do here.",
         "- Cells: median (least to greatest) over the legs; the ratio is Barnabas' median to Kafka's"
         f"; every leg is in `{options.name}.jsonl`.",
     ]
