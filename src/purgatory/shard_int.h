@@ -26,7 +26,7 @@
 
 #define SHARD_SLOTS_FIRST 3u
 #define GROUP_SLOTS 7u
-#define GROUP_KEYS_MAX 5u /* on average; then the table doubles */
+#define GROUP_KEYS_MAX 4u /* on average; then the table doubles */
 
 /* Beside the address in a node's 'next'. */
 #define PURG_LAST ((uintptr_t)1)
@@ -113,8 +113,9 @@ static inline bool node_is_last(const struct purg_watch_node *node)
  * will write to. Otherwise the unlock would wait for it. */
 static inline void node_prefetch_neighbours(const struct purg_watch_node *node)
 {
+    const struct purg_watch_node *prev = __atomic_load_n(&node->prev, __ATOMIC_RELAXED);
     purg_prefetch_write(node_next(node));
-    purg_prefetch_write(__atomic_load_n(&node->prev, __ATOMIC_RELAXED));
+    if (prev) { purg_prefetch_write(prev); } /* no address costs a search of the page tables */
 }
 
 /* Somebody grows a table: misuse if it is this thread. */
