@@ -8,12 +8,24 @@ file(GLOB purgatory_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/purgatory/
 file(GLOB purgatory_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/purgatory/*.h)
 list(FILTER purgatory_headers EXCLUDE REGEX "_int\\.h$")
 
+# The same build for the broker's copy and for the installed ones: one translation unit, so that the
+# compiler sees through the calls between small files, but for the two files that may call the
+# operating system.
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/purgatory/purg_pthread.c
+  ${CMAKE_SOURCE_DIR}/src/purgatory/reaper.c PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+function(purgatory_build target)
+  set_target_properties(${target} PROPERTIES
+    C_VISIBILITY_PRESET hidden UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O3>)
+endfunction()
+purgatory_build(bb_purgatory)
+
 foreach(kind SHARED STATIC)
   string(TOLOWER purgatory_${kind} target)
   add_library(${target} ${kind} ${purgatory_sources})
+  purgatory_build(${target})
   set_target_properties(${target} PROPERTIES
     OUTPUT_NAME purgatory
-    C_VISIBILITY_PRESET hidden
     VERSION ${PURGATORY_VERSION}
     SOVERSION 0)
   target_include_directories(${target} INTERFACE

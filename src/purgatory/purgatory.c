@@ -43,7 +43,7 @@ static inline void node_watch(struct purgatory *purgatory, struct purg_op *op,
     node->key = *key;
     struct shard *shard = shard_of(purgatory, hash);
     purg_lock(&purgatory->env, &shard->lock);
-    shard_link(purgatory, shard, node);
+    purg_shard_link(purgatory, shard, node);
     purg_unlock(&purgatory->env, &shard->lock);
 }
 
@@ -51,7 +51,7 @@ static inline void node_unwatch(struct purgatory *purgatory, struct purg_watch_n
 {
     struct shard *shard = shard_of(purgatory, node->hash);
     purg_lock(&purgatory->env, &shard->lock);
-    shard_unlink(shard, node);
+    purg_shard_unlink(shard, node);
     purg_unlock(&purgatory->env, &shard->lock);
 }
 
@@ -138,7 +138,7 @@ void purg_destroy(struct purgatory *purgatory)
     }
     uint32_t count = purgatory->shards_mask + 1;
     for (uint32_t i = 0; i < count; i++) {
-        shard_fini(purgatory, &purgatory->shards[i]);
+        purg_shard_fini(purgatory, &purgatory->shards[i]);
     }
     env.free(env.ctx, purgatory->shards, count * sizeof *purgatory->shards);
     env.free(env.ctx, purgatory, sizeof *purgatory);
@@ -246,8 +246,8 @@ static void walk_begin(struct walk *walk, struct purg_watch_node **slot)
     if (!stop) { return; }
     walk->cursor = (struct purg_watch_node){.hash = walk->hash, .key = *walk->key};
     walk->end = (struct purg_watch_node){.hash = walk->hash, .key = *walk->key};
-    ring_add_last(slot, &walk->end, flags);
-    ring_add_before(stop, &walk->cursor);
+    purg_ring_add_last(slot, &walk->end, flags);
+    purg_ring_add_before(stop, &walk->cursor);
 }
 
 /* Under the lock: the next batch. What was collected lies before where it stopped, so the cursor
@@ -255,11 +255,11 @@ static void walk_begin(struct walk *walk, struct purg_watch_node **slot)
 static void walk_continue(struct walk *walk)
 {
     struct purg_watch_node *stop = walk_collect(walk, node_next(&walk->cursor), &walk->end);
-    shard_unlink(walk->shard, &walk->cursor);
+    purg_shard_unlink(walk->shard, &walk->cursor);
     if (stop) {
-        ring_add_before(stop, &walk->cursor);
+        purg_ring_add_before(stop, &walk->cursor);
     } else {
-        shard_unlink(walk->shard, &walk->end);
+        purg_shard_unlink(walk->shard, &walk->end);
         walk->has_markers = false;
     }
 }
@@ -325,7 +325,7 @@ static inline struct purg_op *check_begin(struct purgatory *purgatory, struct pu
     struct shard *shard = shard_of(purgatory, hash);
     /* [OP-8] also when nobody watches: orders us and a link */
     purg_lock(&purgatory->env, &shard->lock);
-    struct purg_watch_node **slot = shard_find(shard, hash, key);
+    struct purg_watch_node **slot = purg_shard_find(shard, hash, key);
     if (shard->spilled || (slot && node_next(*slot) != *slot)) {
         *ended += check_walk(purgatory, self, shard, key, hash, slot);
         return NULL;
@@ -402,7 +402,7 @@ size_t purg_cancel_key(struct purgatory *purgatory, struct purg_owner *self, str
     walk.is_cancel = true;
     walk.reason = reason;
     purg_lock(&purgatory->env, &walk.shard->lock);
-    return walk_all(&walk, shard_find(walk.shard, walk.hash, &key));
+    return walk_all(&walk, purg_shard_find(walk.shard, walk.hash, &key));
 }
 
 size_t purg_size(const struct purgatory *purgatory)

@@ -55,7 +55,8 @@ static struct purg_watch_node **first_find(struct shard *shard, uint8_t tag,
     return NULL;
 }
 
-struct purg_watch_node **shard_find(struct shard *shard, uint64_t hash, const struct purg_key *key)
+struct purg_watch_node **purg_shard_find(struct shard *shard, uint64_t hash,
+                                         const struct purg_key *key)
 {
     struct shard_group *groups = groups_of(shard);
     uint8_t tag = tag_of(hash);
@@ -118,14 +119,16 @@ static void groups_free(const struct purgatory *purgatory, struct shard *shard)
     }
 }
 
-void shard_fini(const struct purgatory *purgatory, struct shard *shard)
+void purg_shard_fini(const struct purgatory *purgatory, struct shard *shard)
 {
     groups_free(purgatory, shard);
 }
 
 static void groups_move(struct shard_group *to, uint32_t mask, struct purg_watch_node *last)
 {
-    *group_slot_take(to, mask, last->hash) = last;
+    struct purg_watch_node **slot = group_slot_take(to, mask, last->hash);
+    if (!slot) { abort(); /* twice the room, so there is one */ }
+    *slot = last;
 }
 
 /* Makes or doubles the table, if there is memory. */
@@ -242,7 +245,8 @@ static uintptr_t spilled_flag(const struct purg_watch_node *node)
     return next_word(node) & PURG_SPILLED;
 }
 
-void ring_add_last(struct purg_watch_node **slot, struct purg_watch_node *node, uintptr_t flags)
+void purg_ring_add_last(struct purg_watch_node **slot, struct purg_watch_node *node,
+                        uintptr_t flags)
 {
     struct purg_watch_node *last = *slot;
     next_set(node, node_next(last), PURG_LAST | flags);
@@ -251,7 +255,7 @@ void ring_add_last(struct purg_watch_node **slot, struct purg_watch_node *node, 
     *slot = node;
 }
 
-void ring_add_before(struct purg_watch_node *at, struct purg_watch_node *node)
+void purg_ring_add_before(struct purg_watch_node *at, struct purg_watch_node *node)
 {
     struct purg_watch_node *prev = at->prev;
     next_set(node, at, spilled_flag(at));
@@ -260,9 +264,9 @@ void ring_add_before(struct purg_watch_node *at, struct purg_watch_node *node)
     prev_set(at, node);
 }
 
-void shard_link(struct purgatory *purgatory, struct shard *shard, struct purg_watch_node *node)
+void purg_shard_link(struct purgatory *purgatory, struct shard *shard, struct purg_watch_node *node)
 {
-    struct purg_watch_node **slot = shard_find(shard, node->hash, &node->key);
+    struct purg_watch_node **slot = purg_shard_find(shard, node->hash, &node->key);
     count_node(shard, node, 1);
     uintptr_t flags = 0;
     if (!slot) {
@@ -281,16 +285,16 @@ void shard_link(struct purgatory *purgatory, struct shard *shard, struct purg_wa
             return;
         }
     }
-    ring_add_last(slot, node, flags);
+    purg_ring_add_last(slot, node, flags);
 }
 
 /* The slot of a linked node's ring, found by its last node or, for the first one, by its key. */
 static struct purg_watch_node **slot_of(struct shard *shard, const struct purg_watch_node *node)
 {
-    return spilled_flag(node) ? &shard->spilled : shard_find(shard, node->hash, &node->key);
+    return spilled_flag(node) ? &shard->spilled : purg_shard_find(shard, node->hash, &node->key);
 }
 
-void shard_unlink(struct shard *shard, struct purg_watch_node *node)
+void purg_shard_unlink(struct shard *shard, struct purg_watch_node *node)
 {
     uintptr_t flags = next_word(node) & PURG_NEXT_FLAGS;
     struct purg_watch_node *next = node_next(node);

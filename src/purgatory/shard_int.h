@@ -122,20 +122,23 @@ static inline void node_prefetch_neighbours(const struct purg_watch_node *node)
 void purg_refuse_grower(const struct purgatory *purgatory, const char *what);
 
 /* The slot of a key, or NULL. */
-struct purg_watch_node **shard_find(struct shard *shard, uint64_t hash, const struct purg_key *key);
+struct purg_watch_node **purg_shard_find(struct shard *shard, uint64_t hash,
+                                         const struct purg_key *key);
 
 /* Links a node as its key's last. */
-void shard_link(struct purgatory *purgatory, struct shard *shard, struct purg_watch_node *node);
+void purg_shard_link(struct purgatory *purgatory, struct shard *shard,
+                     struct purg_watch_node *node);
 
 /* Takes a node out, if it is in. */
-void shard_unlink(struct shard *shard, struct purg_watch_node *node);
+void purg_shard_unlink(struct shard *shard, struct purg_watch_node *node);
 
 /* For a walk's markers: links 'node' as the last of the ring of 'slot'; before 'at', which is not
  * the first of its ring. */
-void ring_add_last(struct purg_watch_node **slot, struct purg_watch_node *node, uintptr_t flags);
-void ring_add_before(struct purg_watch_node *at, struct purg_watch_node *node);
+void purg_ring_add_last(struct purg_watch_node **slot, struct purg_watch_node *node,
+                        uintptr_t flags);
+void purg_ring_add_before(struct purg_watch_node *at, struct purg_watch_node *node);
 
 /* No lock: the shard is empty and nobody uses it. */
-void shard_fini(const struct purgatory *purgatory, struct shard *shard);
+void purg_shard_fini(const struct purgatory *purgatory, struct shard *shard);
 
 #endif
