@@ -216,7 +216,7 @@ def method(bench, options, seconds):
         f"- Peer: `DelayedOperationPurgatory` and `SystemTimer` of kafka-server-common 4.4.0, as the"
         f" broker makes them (reaper on, purge interval 1000), in one warm process; {java};"
         f" `{' '.join(run.JAVA_OPTIONS[:5])}`.",
-        "- Ours: the static library and the environment (locks, clock, memory) that the broker"
+        "- Ours: the static library and the environment (clock, memory, sleep) that the broker"
         " links, built with its flags.",
         f"- Legs: {options.pairs} pairs a case, Kafka's side and ours in turn, the same keys, delays"
         " and orders from one generator. Cells: median (least to greatest).",
@@ -277,8 +277,8 @@ def write(bench, options, seconds):
                      window)
     lines += curves(figures, options) + ratios([*window, *arrivals], options)
     lines += section("The same, one after the other",
-                     ["A turn of one event and one new operation: nothing is known before, and"
-                      " each miss of a cache is waited for."], single_rows(figures))
+                     ["A turn of one event and one new operation, by `purg_check` and without"
+                      " hints: each miss of a cache is waited for."], single_rows(figures))
     lines += section("In turns of 16: processor time of all threads",
                      ["Kafka's reaper, collector and compiler run beside its caller."],
                      window_cpu_rows(figures))

@@ -55,9 +55,13 @@ static void sim_rank_take(struct sim_fiber *f, unsigned rank)
 
 static void sim_rank_give(struct sim_fiber *f, unsigned rank)
 {
-    for (unsigned i = 0; f && i < f->held_count; i++) {
-        if (f->held[i] == rank) { f->held[i] = f->held[--f->held_count]; }
+    unsigned i = 0;
+    if (!f) { return; }
+    while (i < f->held_count && f->held[i] != rank) {
+        i++;
     }
+    CHECKF(i < f->held_count, "a lock of rank %u is given back that is not held", rank);
+    f->held[i] = f->held[--f->held_count];
 }
 
 NO_THREAD_SAFETY void sys_mutex_lock(struct sys_mutex *m)
@@ -103,14 +107,15 @@ void sys_word_wake(_Atomic(uint32_t) *word)
     (void)word; /* who waits looks at the word */
 }
 
-void sys_word_note(enum sys_lock_rank rank, bool is_taken)
+void sys_word_taking(enum sys_lock_rank rank)
 {
-    if (is_taken) {
-        sim_preempt();
-        sim_rank_take(sim_world->fiber, rank);
-    } else {
-        sim_rank_give(sim_world->fiber, rank);
-    }
+    sim_preempt();
+    sim_rank_take(sim_world->fiber, rank);
+}
+
+void sys_word_giving(enum sys_lock_rank rank)
+{
+    sim_rank_give(sim_world->fiber, rank);
 }
 
 bool sys_wait_flag(struct sys *sys, _Atomic int *flag, uint64_t deadline_ns)

@@ -264,6 +264,7 @@ static void arrivals_init(struct arrivals *arrivals, const struct arrivals_optio
     for (size_t i = 0; i < arrivals->slots_count * arrivals->slot_size; i += 4096) {
         arrivals->slots[i] = 0; /* the kernel gives its pages before the clock starts */
     }
+    memset(arrivals->passed, 0, arrivals->slots_count * sizeof *arrivals->passed);
     arrivals->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     struct purg_owner_options owner = {.start_ns = mono_ns(), .wake = wake, .wake_ctx = arrivals};
     arrivals->purgatory = purg_create(&options->env, &(struct purg_options){.shards = 0});

@@ -11,7 +11,6 @@
  * tells the library; a turn of one is one event after the other. Delays are 30 to 60 s, so no
  * deadline comes. Operations lie in one slab that is reused in order, as the broker's do. */
 #include <pthread.h>
-#include <stdalign.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -56,9 +55,10 @@ static struct slab slab_new(uint64_t outstanding, size_t keys)
 {
     struct slab slab = {.item_size = sizeof(struct item) + keys * sizeof(struct purg_watch_node),
                         .count = outstanding + 2 * STEP_EVERY};
-    slab.items = aligned_alloc(64, slab.count * slab.item_size);
+    size_t size = (slab.count * slab.item_size + 63) / 64 * 64;
+    slab.items = aligned_alloc(64, size);
     must(slab.items != NULL, "memory");
-    memset(slab.items, 0, slab.count * slab.item_size); /* no page faults later */
+    memset(slab.items, 0, size); /* no page faults later */
     return slab;
 }
 
@@ -123,11 +123,15 @@ static void turn(struct lane *lane, struct purg_owner *owner, const struct slab 
                               memory_order_relaxed);
         at->oldest_index = index_after(slab, at->oldest_index);
         events[i] = key_of(lane, at->oldest, at->oldest % options->keys);
-        for (size_t k = 0; k < options->keys; k++) {
+        for (size_t k = 0; k < options->keys && options->turn > 1; k++) {
             purg_prefetch(purgatory, key_of(lane, at->serial + i, k));
         }
     }
-    lane->completed += purg_check_many(purgatory, owner, events, options->turn);
+    if (options->turn > 1) {
+        lane->completed += purg_check_many(purgatory, owner, events, options->turn);
+    } else {
+        lane->completed += purg_check(purgatory, owner, events[0]);
+    }
     for (size_t i = 0; i < options->turn; i++, at->serial++) {
         park(lane, owner, item_at(slab, at->next_index), at->serial, now_ns);
         at->next_index = index_after(slab, at->next_index);

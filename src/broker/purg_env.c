@@ -17,13 +17,20 @@ static void env_word_wake(void *ctx, _Atomic(uint32_t) *word)
 }
 
 #ifdef BARNABAS_DEBUG
-static void env_lock_note(void *ctx, bool is_taken)
+static void env_lock_taking(void *ctx)
 {
     (void)ctx;
-    sys_word_note(SYS_RANK_PURGATORY, is_taken);
+    sys_word_taking(SYS_RANK_PURGATORY);
 }
-#else
-#define env_lock_note NULL /* ranks are verified in debug builds */
+
+static void env_lock_giving(void *ctx)
+{
+    (void)ctx;
+    sys_word_giving(SYS_RANK_PURGATORY);
+}
+#else /* ranks are verified in debug builds */
+#define env_lock_taking NULL
+#define env_lock_giving NULL
 #endif
 
 static uint64_t env_now_ns(void *ctx)
@@ -65,7 +72,8 @@ struct purg_env broker_purg_env(struct sys *sys)
     return (struct purg_env){.ctx = sys,
                              .word_wait = env_word_wait,
                              .word_wake = env_word_wake,
-                             .lock_note = env_lock_note,
+                             .lock_taking = env_lock_taking,
+                             .lock_giving = env_lock_giving,
                              .now_ns = env_now_ns,
                              .alloc = env_alloc,
                              .free = env_free,

@@ -1,4 +1,4 @@
-/* env.h - what libpurgatory needs from its surroundings: a lock, a clock, memory, a last word.
+/* env.h - what libpurgatory needs from its surroundings: sleep, clock, memory, a last word.
  *
  * Place:      lowest header of the library; libc only. purg_env_pthread() is a ready table for
  *             programs with POSIX threads; a simulator hands in its own.
@@ -22,17 +22,18 @@
 struct purg_env {
     void *ctx; /* first argument of every function below */
 
-    /* The library's locks are words of its own, each held for some tens of nanoseconds, and it
-     * never holds two at once. Only a thread that finds one taken, after a short spin, comes here:
+    /* The library's locks are words of its own, each held for some tens of nanoseconds (but while a
+     * table grows, for as long as that takes), and it never holds two at once. Only a thread that finds one taken, after a short spin, comes here:
      * word_wait sleeps while *word is 'value' and may return early; word_wake wakes one who sleeps
      * on the word, if there is one. A futex, or a parking place of the simulator's. */
     void (*word_wait)(void *ctx, _Atomic(uint32_t) *word, uint32_t value);
     void (*word_wake)(void *ctx, _Atomic(uint32_t) *word);
 
-    /* May be NULL. Told before a lock is taken (true) and before it is given back (false), for
-     * checks of order. Under a lock the library calls nothing of the user but this, alloc and free
-     * (to grow a table); these must not call the library. */
-    void (*lock_note)(void *ctx, bool is_taken);
+    /* May be NULL. Told before a lock is taken, and before it is given back, for checks of order.
+     * Under a lock the library calls nothing of the user but these, alloc and free (to grow a
+     * table); they must not call the library. */
+    void (*lock_taking)(void *ctx);
+    void (*lock_giving)(void *ctx);
 
     /* Monotonic time. Only the reaper (reaper.h) reads it; all else takes 'now' as an argument. */
     uint64_t (*now_ns)(void *ctx);

@@ -3,17 +3,10 @@
 
 #define SPINS_MAX 100 /* locks are short: a few spins are cheaper than a sleep */
 
-static void pause_a_little(void)
-{
-#ifdef __x86_64__
-    __builtin_ia32_pause();
-#endif
-}
-
 void purg_lock_wait(const struct purg_env *env, _Atomic(uint32_t) *word)
 {
     for (int i = 0; i < SPINS_MAX; i++) {
-        pause_a_little();
+        purg_lock_pause();
         if (atomic_load_explicit(word, memory_order_relaxed) == PURG_LOCK_FREE &&
             purg_lock_try(word)) {
             return;

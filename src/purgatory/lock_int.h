@@ -1,7 +1,8 @@
 /* lock_int.h - a shard's lock: a word in the cache line that it guards.
  *
  * Place:      private to src/purgatory.
- * Source:     Drepper, "Futexes Are Tricky" (2011), the third mutex, with a short spin before.
+ * Source:     Drepper, "Futexes Are Tricky" (2011), the third mutex, with a short spin before. The
+ *             broker's own locks (src/sys/mutex.c) are of the same kind; the library stands alone.
  * Thread:     any; not recursive. The environment is asked only by who must wait, and by who gives
  *             back a lock that somebody may wait for. */
 #ifndef PURGATORY_LOCK_INT_H
@@ -18,6 +19,14 @@
 /* It was taken: spins, then sleeps. */
 void purg_lock_wait(const struct purg_env *env, _Atomic(uint32_t) *word);
 
+/* In a loop that waits for another processor. */
+static inline void purg_lock_pause(void)
+{
+#ifdef __x86_64__
+    __builtin_ia32_pause();
+#endif
+}
+
 static inline bool purg_lock_try(_Atomic(uint32_t) *word)
 {
     uint32_t expected = PURG_LOCK_FREE;
@@ -28,13 +37,13 @@ static inline bool purg_lock_try(_Atomic(uint32_t) *word)
 
 static inline void purg_lock(const struct purg_env *env, _Atomic(uint32_t) *word)
 {
-    if (env->lock_note) { env->lock_note(env->ctx, true); }
+    if (env->lock_taking) { env->lock_taking(env->ctx); }
     if (!purg_lock_try(word)) { purg_lock_wait(env, word); }
 }
 
 static inline void purg_unlock(const struct purg_env *env, _Atomic(uint32_t) *word)
 {
-    if (env->lock_note) { env->lock_note(env->ctx, false); }
+    if (env->lock_giving) { env->lock_giving(env->ctx); }
     if (atomic_exchange_explicit(word, PURG_LOCK_FREE, memory_order_release) == PURG_LOCK_AWAITED) {
         env->word_wake(env->ctx, word);
     }

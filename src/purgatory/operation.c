@@ -50,7 +50,7 @@
 #define REF 256u
 
 #define LINES_AHEAD 4u /* of an operation and what lies behind it: its nodes, if they are few */
-#define NODES_AHEAD 4u /* fetched before a try, if they lie elsewhere */
+#define NODES_AHEAD 4u /* fetched before a try */
 
 _Static_assert(sizeof(struct purg_op) <= 96 && sizeof(struct purg_watch_node) <= 56,
                "an operation with one key lies in two cache lines and a little");
@@ -128,8 +128,9 @@ bool purg_op_is_fresh(const struct purg_op *op)
 
 void purg_op_begin_park(struct purg_op *op)
 {
-    /* Published to other threads by the shard's lock. */
-    atomic_store_explicit(&op->state, PARKED | PARKING | CHECKING | REF, memory_order_relaxed);
+    /* Release: who cancels by way of the operation itself sees its keys and purgatory; who comes by
+     * a key has them from the shard's lock. */
+    atomic_store_explicit(&op->state, PARKED | PARKING | CHECKING | REF, memory_order_release);
 }
 
 void purg_op_end_unparked(struct purg_op *op)
@@ -214,11 +215,10 @@ void purg_op_prefetch(const struct purg_op *op)
     }
 }
 
-/* The operation is at hand: its nodes, if they lie elsewhere. */
+/* The operation is at hand: its first nodes. */
 static void op_nodes_prefetch(const struct purg_op *op)
 {
     uintptr_t at = (uintptr_t)op->nodes;
-    if (at - (uintptr_t)op < (LINES_AHEAD - 1) * PURG_CACHE_LINE) { return; }
     for (uint32_t i = 0; i < op->nodes_count && i < NODES_AHEAD; i++) {
         purg_prefetch_write((const void *)(at + i * sizeof *op->nodes));
     }

@@ -9,7 +9,7 @@
 #include "purgatory/shard_int.h"
 
 #define WALK_BATCH 32
-#define KEYS_AHEAD 16 /* whose lines are fetched at a time */
+#define KEYS_AHEAD 16 /* whose lines are fetched at a time; at most 32 */
 
 void purg_refuse_locked(const struct purgatory *purgatory, const char *what)
 {
@@ -250,8 +250,8 @@ static void walk_begin(struct walk *walk, struct purg_watch_node **slot)
     purg_ring_add_before(stop, &walk->cursor);
 }
 
-/* Under the lock: the next batch. What was collected lies before where it stopped, so the cursor
- * never becomes the first of the ring. */
+/* Under the lock: the next batch. What was collected lies before where it stopped, so that is never
+ * the first of the ring. */
 static void walk_continue(struct walk *walk)
 {
     struct purg_watch_node *stop = walk_collect(walk, node_next(&walk->cursor), &walk->end);
@@ -280,60 +280,60 @@ static size_t walk_ring(struct walk *walk, struct purg_watch_node **slot)
     return ended;
 }
 
-/* With the lock, which it gives back: all that watch the key of a walk. */
-static __attribute__((noinline)) size_t walk_all(struct walk *walk, struct purg_watch_node **slot)
+/* All that watch the key of a walk. While a key has a slot none of its nodes spill, so what spilled
+ * is older. */
+static size_t walk_all(struct walk *walk)
 {
     const struct purg_env *env = &walk->purgatory->env;
     size_t ended = 0;
-    if (slot) {
-        ended = walk_ring(walk, slot);
+    purg_lock(env, &walk->shard->lock); /* [OP-8] also when nobody watches */
+    if (walk->shard->spilled) {
+        ended = walk_ring(walk, &walk->shard->spilled);
         purg_lock(env, &walk->shard->lock);
     }
-    if (walk->shard->spilled) { return ended + walk_ring(walk, &walk->shard->spilled); }
+    struct purg_watch_node **slot = purg_shard_find(walk->shard, walk->hash, walk->key);
+    if (slot) { return ended + walk_ring(walk, slot); }
     purg_unlock(env, &walk->shard->lock);
     return ended;
 }
 
-void purg_prefetch(const struct purgatory *purgatory, struct purg_key key)
-{
-    uint64_t hash = hash_of(purgatory, &key);
-    shard_prefetch(shard_of(purgatory, hash), hash);
-}
-
-/* With the lock, which it gives back. */
 static __attribute__((noinline)) size_t check_walk(struct purgatory *purgatory,
-                                                   struct purg_owner *self, struct shard *shard,
-                                                   const struct purg_key *key, uint64_t hash,
-                                                   struct purg_watch_node **slot)
+                                                   struct purg_owner *self,
+                                                   const struct purg_key *key, uint64_t hash)
 {
     struct walk walk;
     walk.purgatory = purgatory;
     walk.self = self;
     walk.key = key;
     walk.hash = hash;
-    walk.shard = shard;
+    walk.shard = shard_of(purgatory, hash);
     walk.is_cancel = false;
     walk.reason = PURG_EVENT;
-    return walk_all(&walk, slot);
+    return walk_all(&walk);
 }
 
-/* Checks a key up to where its only watcher, the usual case, is held for this thread; that is
- * returned, for purg_op_check(). More than one are checked here, and *ended counts them. */
-static inline struct purg_op *check_begin(struct purgatory *purgatory, struct purg_owner *self,
-                                          const struct purg_key *key, uint64_t hash, size_t *ended)
+enum watchers {
+    WATCHERS_NONE, /* or none that this thread has to try */
+    WATCHERS_ONE, /* held for this thread: purg_op_check() is to follow */
+    WATCHERS_MANY, /* check_walk() is to follow */
+};
+
+static inline enum watchers check_begin(const struct purgatory *purgatory,
+                                        const struct purg_key *key, uint64_t hash,
+                                        struct purg_op **op_out)
 {
     struct shard *shard = shard_of(purgatory, hash);
-    /* [OP-8] also when nobody watches: orders us and a link */
-    purg_lock(&purgatory->env, &shard->lock);
+    enum watchers watchers = WATCHERS_NONE;
+    purg_lock(&purgatory->env, &shard->lock); /* [OP-8] orders us and a link, also for nobody */
     struct purg_watch_node **slot = purg_shard_find(shard, hash, key);
     if (shard->spilled || (slot && node_next(*slot) != *slot)) {
-        *ended += check_walk(purgatory, self, shard, key, hash, slot);
-        return NULL;
+        watchers = WATCHERS_MANY;
+    } else if (slot && (*slot)->op && purg_op_begin_check((*slot)->op)) {
+        *op_out = (*slot)->op;
+        watchers = WATCHERS_ONE;
     }
-    struct purg_op *op = slot ? (*slot)->op : NULL; /* no marker: one is never alone */
-    if (op && !purg_op_begin_check(op)) { op = NULL; }
     purg_unlock(&purgatory->env, &shard->lock);
-    return op;
+    return watchers;
 }
 
 size_t purg_check(struct purgatory *purgatory, struct purg_owner *self, struct purg_key key)
@@ -341,33 +341,47 @@ size_t purg_check(struct purgatory *purgatory, struct purg_owner *self, struct p
     purg_refuse_locked(purgatory, "purg_check: called under a shard's lock");
     uint64_t hash = hash_of(purgatory, &key);
     shard_prefetch(shard_of(purgatory, hash), hash);
-    size_t ended = 0;
-    struct purg_op *op = check_begin(purgatory, self, &key, hash, &ended);
-    return op ? purg_op_check(op, self) : ended;
+    struct purg_op *op = NULL;
+    switch (check_begin(purgatory, &key, hash, &op)) {
+    case WATCHERS_NONE:
+        return 0;
+    case WATCHERS_ONE:
+        return purg_op_check(op, self);
+    case WATCHERS_MANY:
+        return check_walk(purgatory, self, &key, hash);
+    }
+    abort();
 }
 
-/* Operations with several keys wait until the lines of these keys are on their way too. */
+/* At most KEYS_AHEAD keys. Operations with several keys are held until the lines of those keys are
+ * on their way, but not longer than the tries of the others take: walks come last. */
 static size_t check_ahead(struct purgatory *purgatory, struct purg_owner *self,
                           const struct purg_key *keys, const uint64_t *hashes, size_t count)
 {
-    struct purg_op *ops[KEYS_AHEAD];
-    size_t ops_count = 0;
+    struct purg_op *held[KEYS_AHEAD];
+    size_t held_count = 0;
+    uint32_t walks = 0; /* a bit for each key */
     size_t ended = 0;
     for (size_t i = 0; i < count; i++) {
-        struct purg_op *op = check_begin(purgatory, self, &keys[i], hashes[i], &ended);
-        if (!op) { continue; }
+        struct purg_op *op = NULL;
+        enum watchers watchers = check_begin(purgatory, &keys[i], hashes[i], &op);
+        if (watchers == WATCHERS_MANY) { walks |= 1u << i; }
+        if (watchers != WATCHERS_ONE) { continue; }
         if (op->nodes_count == 1) {
             ended += purg_op_check(op, self);
         } else {
             purg_op_prefetch(op);
-            ops[ops_count++] = op;
+            held[held_count++] = op;
         }
     }
-    for (size_t i = 0; i < ops_count; i++) {
-        nodes_prefetch(purgatory, ops[i]->nodes, ops[i]->nodes_count);
+    for (size_t i = 0; i < held_count; i++) {
+        nodes_prefetch(purgatory, held[i]->nodes, held[i]->nodes_count);
     }
-    for (size_t i = 0; i < ops_count; i++) {
-        ended += purg_op_check(ops[i], self);
+    for (size_t i = 0; i < held_count; i++) {
+        ended += purg_op_check(held[i], self);
+    }
+    for (size_t i = 0; walks >> i; i++) {
+        if (walks >> i & 1u) { ended += check_walk(purgatory, self, &keys[i], hashes[i]); }
     }
     return ended;
 }
@@ -386,6 +400,12 @@ size_t purg_check_many(struct purgatory *purgatory, struct purg_owner *self,
     return ended;
 }
 
+void purg_prefetch(const struct purgatory *purgatory, struct purg_key key)
+{
+    uint64_t hash = hash_of(purgatory, &key);
+    shard_prefetch(shard_of(purgatory, hash), hash);
+}
+
 size_t purg_cancel_key(struct purgatory *purgatory, struct purg_owner *self, struct purg_key key,
                        enum purg_reason reason)
 {
@@ -401,8 +421,7 @@ size_t purg_cancel_key(struct purgatory *purgatory, struct purg_owner *self, str
     walk.shard = shard_of(purgatory, walk.hash);
     walk.is_cancel = true;
     walk.reason = reason;
-    purg_lock(&purgatory->env, &walk.shard->lock);
-    return walk_all(&walk, purg_shard_find(walk.shard, walk.hash, &key));
+    return walk_all(&walk);
 }
 
 size_t purg_size(const struct purgatory *purgatory)

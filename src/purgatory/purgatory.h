@@ -82,7 +82,8 @@ PURG_API size_t purg_check(struct purgatory *purgatory, struct purg_owner *self,
 
 /* The same for several keys, in any order, and faster than one after the other: what one key needs
  * from memory is fetched while another one is treated. For a loop's turn, or an event that
- * concerns many. O(watchers of the keys). */
+ * concerns many. An operation that another reason ends meanwhile may be answered as late as 15
+ * others have been tried. O(watchers of the keys). */
 PURG_API size_t purg_check_many(struct purgatory *purgatory, struct purg_owner *self,
                                 const struct purg_key *keys, size_t keys_count);
 

@@ -112,16 +112,15 @@ static size_t groups_size(uint32_t mask)
     return ((size_t)mask + 1) * sizeof(struct shard_group);
 }
 
-static void groups_free(const struct purgatory *purgatory, struct shard *shard)
+static void groups_free(const struct purgatory *purgatory, struct shard_group *groups,
+                        uint32_t mask)
 {
-    if (groups_of(shard)) {
-        purgatory->env.free(purgatory->env.ctx, groups_of(shard), groups_size(mask_of(shard)));
-    }
+    if (groups) { purgatory->env.free(purgatory->env.ctx, groups, groups_size(mask)); }
 }
 
 void purg_shard_fini(const struct purgatory *purgatory, struct shard *shard)
 {
-    groups_free(purgatory, shard);
+    groups_free(purgatory, groups_of(shard), mask_of(shard));
 }
 
 static void groups_move(struct shard_group *to, uint32_t mask, struct purg_watch_node *last)
@@ -148,7 +147,7 @@ static void groups_double(const struct purgatory *purgatory, struct shard *shard
             if ((uint8_t)(old[g].tags >> (8 * i))) { groups_move(groups, mask, old[g].last[i]); }
         }
     }
-    groups_free(purgatory, shard);
+    groups_free(purgatory, old, old_mask);
     atomic_store_explicit(&shard->groups, groups, memory_order_relaxed);
     atomic_store_explicit(&shard->groups_mask, mask, memory_order_release);
 }
@@ -160,15 +159,20 @@ static uintptr_t thread_number(void)
 }
 
 /* Functions of the user run under a shard's lock only here: 'grower' names the thread, so that it
- * is caught if it calls back [PRG-4]. */
-static __attribute__((noinline)) void groups_grow(struct purgatory *purgatory, struct shard *shard)
+ * is caught if it calls back [PRG-4]. Another thread's growth is waited for only if there is no
+ * room left; that thread waits for no shard. */
+static __attribute__((noinline)) void groups_grow(struct purgatory *purgatory, struct shard *shard,
+                                                  bool has_room)
 {
     uintptr_t none = 0;
-    if (atomic_compare_exchange_strong_explicit(&purgatory->grower, &none, thread_number(),
-                                                memory_order_relaxed, memory_order_relaxed)) {
-        groups_double(purgatory, shard);
-        atomic_store_explicit(&purgatory->grower, 0, memory_order_relaxed);
+    while (!atomic_compare_exchange_strong_explicit(&purgatory->grower, &none, thread_number(),
+                                                    memory_order_relaxed, memory_order_relaxed)) {
+        if (has_room) { return; }
+        purg_lock_pause();
+        none = 0;
     }
+    groups_double(purgatory, shard);
+    atomic_store_explicit(&purgatory->grower, 0, memory_order_relaxed);
 }
 
 void purg_refuse_grower(const struct purgatory *purgatory, const char *what)
@@ -181,9 +185,10 @@ void purg_refuse_grower(const struct purgatory *purgatory, const char *what)
 static struct purg_watch_node **slot_take(struct purgatory *purgatory, struct shard *shard,
                                           uint64_t hash)
 {
-    uint64_t room =
-        groups_of(shard) ? GROUP_KEYS_MAX * ((uint64_t)mask_of(shard) + 1) : SHARD_SLOTS_FIRST;
-    if (shard->keys_count >= room) { groups_grow(purgatory, shard); }
+    uint64_t count = (uint64_t)mask_of(shard) + 1;
+    uint64_t most = groups_of(shard) ? GROUP_KEYS_MAX * count : SHARD_SLOTS_FIRST;
+    uint64_t slots = groups_of(shard) ? GROUP_SLOTS * count : SHARD_SLOTS_FIRST;
+    if (shard->keys_count >= most) { groups_grow(purgatory, shard, shard->keys_count < slots); }
     struct shard_group *groups = groups_of(shard);
     if (groups) {
         if (shard->keys_count == GROUP_SLOTS * ((uint64_t)mask_of(shard) + 1)) { return NULL; }

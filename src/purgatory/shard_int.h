@@ -54,7 +54,7 @@ struct shard {
 
 struct purgatory {
     struct purg_env env;
-    uint64_t (*hash)(struct purg_key key); /* NULL: hash_default */
+    uint64_t (*hash)(struct purg_key key); /* NULL: the mix in hash_of() */
     struct shard *shards;
     uint32_t shards_mask;
     _Atomic(uintptr_t) grower; /* a thread that grows a table; others then grow theirs later */

@@ -81,7 +81,8 @@ struct purg_wheel {
 PURG_API PURG_NODISCARD bool purg_wheel_init(struct purg_wheel *wheel, const struct purg_env *env,
                                              const struct purg_wheel_options *options);
 
-/* Gives the slots back. Misuse: timers are still in it. Accepts a zeroed wheel. */
+/* Gives the slots back. Misuse: timers are still in it, for which it walks all lists. Accepts a
+ * zeroed wheel. */
 PURG_API void purg_wheel_fini(struct purg_wheel *wheel);
 
 /* Prepares a timer, in no wheel. 'on_due' runs on the owner's thread with the timer already out

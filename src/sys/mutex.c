@@ -137,11 +137,12 @@ void sys_word_wake(_Atomic(uint32_t) *word)
     sys_futex_wake_one((_Atomic(int) *)(uintptr_t)word);
 }
 
-void sys_word_note(enum sys_lock_rank rank, bool is_taken)
+void sys_word_taking(enum sys_lock_rank rank)
 {
-    if (is_taken) {
-        sys_rank_take(rank);
-    } else {
-        sys_rank_give(rank);
-    }
+    sys_rank_take(rank);
+}
+
+void sys_word_giving(enum sys_lock_rank rank)
+{
+    sys_rank_give(rank);
 }

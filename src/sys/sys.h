@@ -68,12 +68,13 @@ void sys_mutex_lock(struct sys_mutex *m) ACQUIRES(*m);
 void sys_mutex_unlock(struct sys_mutex *m) RELEASES(*m);
 
 /* Locks that are a word of another library's (libpurgatory's shards). wait sleeps while the word
- * has 'value', and may return early; wake wakes one who sleeps on it. note tells the check of
- * ranks, before such a lock is taken and before it is given back; outside debug builds it does
- * nothing. Any thread. */
+ * has 'value', and may return early; wake wakes one who sleeps on it. taking and giving tell the
+ * check of ranks, before such a lock is taken and before it is given back; outside debug builds
+ * they do nothing. Any thread. */
 void sys_word_wait(_Atomic(uint32_t) *word, uint32_t value);
 void sys_word_wake(_Atomic(uint32_t) *word);
-void sys_word_note(enum sys_lock_rank rank, bool is_taken);
+void sys_word_taking(enum sys_lock_rank rank);
+void sys_word_giving(enum sys_lock_rank rank);
 
 /* ---- mailbox ---- */
 

@@ -11,7 +11,7 @@ final class Arrivals {
     private static final int KEYS_MAX = 100;
     private static final int DATA_BYTES = 100;
     private static final int AFTER_MS = 20;
-    private static final long BEHIND_NS = 50_000; // sleep of the completer when the other thread is behind
+    private static final long BEHIND_NS = 50_000; // the completer's sleep when the other is behind
     private static final int NEVER = -1;
     private static final AtomicLong ANSWERED = new AtomicLong();
     private static final AtomicLong EXPIRED = new AtomicLong();

@@ -67,6 +67,7 @@ static void call_under_lock(void)
     called_under_lock++;
     purg_op_init(&third.op, &item_type, owner);
     expect_assert_failure(purg_check(purgatory, owner, key));
+    expect_assert_failure(purg_check_many(purgatory, owner, &key, 1));
     expect_assert_failure(purg_cancel_key(purgatory, owner, key, PURG_CANCELLED));
     expect_assert_failure(purg_op_cancel(&other.op, owner, PURG_CANCELLED));
     expect_park_refused(&third, third.nodes, &key, 1);
@@ -85,7 +86,7 @@ static void bad_free(void *ctx, void *memory, size_t size)
     test_env_free(ctx, memory, size);
 }
 
-/* Runs without a lock, so it may call the library; here it only looks. */
+/* Runs without a lock. */
 static uint64_t free_hash(struct purg_key key)
 {
     assert_int_equal(env_state.locks_held, 0);

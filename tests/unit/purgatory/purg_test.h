@@ -20,12 +20,19 @@ struct test_env {
     size_t locks_count; /* ever taken */
 };
 
-static inline void test_env_lock_note(void *ctx, bool is_taken)
+static inline void test_env_lock_taking(void *ctx)
 {
     struct test_env *env = ctx;
-    assert_int_equal(env->locks_held, is_taken ? 0 : 1);
-    env->locks_held = is_taken;
-    env->locks_count += is_taken;
+    assert_int_equal(env->locks_held, 0);
+    env->locks_held++;
+    env->locks_count++;
+}
+
+static inline void test_env_lock_giving(void *ctx)
+{
+    struct test_env *env = ctx;
+    assert_int_equal(env->locks_held, 1);
+    env->locks_held--;
 }
 
 static inline void *test_env_alloc(void *ctx, size_t size, size_t align)
@@ -60,7 +67,8 @@ static inline struct purg_env test_env_table(struct test_env *env)
     *env = (struct test_env){.allocs_left = SIZE_MAX};
     return (struct purg_env){
         .ctx = env,
-        .lock_note = test_env_lock_note,
+        .lock_taking = test_env_lock_taking,
+        .lock_giving = test_env_lock_giving,
         .alloc = test_env_alloc,
         .free = test_env_free,
         .misuse = test_env_misuse,

@@ -2,6 +2,7 @@
  *
  * One shard, so that all keys meet. What a check must end is kept beside it, key by key. */
 #include "purg_test.h"
+#include "purgatory/shard_int.h"
 
 #define KEYS 600u
 #define ITEMS 2000u
@@ -19,6 +20,7 @@ static struct purg_env env;
 static struct purgatory *purgatory;
 static struct purg_owner *owner;
 static uint64_t order_next;
+static bool is_crowded; /* more keys pass a group than its count can tell */
 static struct item items[ITEMS];
 
 static struct purg_key key_of(uint64_t number)
@@ -62,6 +64,7 @@ static void world_start(uint64_t (*hash)(struct purg_key key))
     assert_non_null(purgatory);
     assert_non_null(owner);
     order_next = 0;
+    is_crowded = hash == hash_all_one;
     memset(items, 0, sizeof items);
 }
 
@@ -70,6 +73,14 @@ static void world_end(void)
 {
     purg_owner_shutdown(owner);
     assert_int_equal(purg_size(purgatory), 0);
+    const struct shard *shard = &purgatory->shards[0];
+    assert_int_equal(shard->keys_count, 0);
+    assert_null(shard->spilled);
+    for (uint32_t g = 0; shard->groups && g <= shard->groups_mask; g++) {
+        uint64_t passed = shard->groups[g].tags >> 56;
+        assert_true(passed == 0 || (is_crowded && passed == 255)); /* [SHD-2] */
+        assert_int_equal(shard->groups[g].tags << 8, 0);
+    }
     assert_true(purg_owner_is_idle(owner));
     purg_owner_destroy(owner);
     purg_destroy(purgatory);
@@ -250,6 +261,130 @@ static void test_many_keys_are_checked_with_one_call(void **state)
     }
 }
 
+/* While there was no room a key's nodes spilled; later ones have a slot. The older ones go first. */
+static void test_key_in_both_rings_is_walked_oldest_first(void **state)
+{
+    (void)state;
+    world_start(NULL);
+    env_state.allocs_left = 0;
+    for (uint64_t i = 0; i < SHARD_SLOTS_FIRST; i++) {
+        park(&items[i], &i, 1);
+    }
+    uint64_t number = 77;
+    for (size_t i = 10; i < 60; i++) { /* spilled */
+        park(&items[i], &number, 1);
+    }
+    assert_int_equal(purg_cancel_key(purgatory, owner, key_of(0), PURG_CANCELLED), 1);
+    for (size_t i = 60; i < 110; i++) { /* in the slot that became free */
+        park(&items[i], &number, 1);
+    }
+    step();
+    uint64_t first = order_next;
+    for (size_t i = 10; i < 110; i++) {
+        items[i].is_ready = true;
+    }
+    assert_int_equal(purg_check(purgatory, owner, key_of(number)), 100);
+    step();
+    for (size_t i = 10; i < 110; i++) {
+        assert_int_equal(items[i].order, first + i - 10);
+    }
+    assert_int_equal(purg_cancel_key(purgatory, owner, key_of(1), PURG_CANCELLED), 1);
+    assert_int_equal(purg_cancel_key(purgatory, owner, key_of(2), PURG_CANCELLED), 1);
+    step();
+    world_end();
+}
+
+/* What a try does meanwhile: once, from inside. */
+static void (*meanwhile)(void);
+
+static bool busy_try(struct purg_op *op)
+{
+    if (meanwhile) {
+        void (*now)(void) = meanwhile;
+        meanwhile = NULL;
+        now();
+    }
+    return ((struct item *)(void *)op)->is_ready;
+}
+
+static const struct purg_op_type busy_type = {"busy", busy_try, item_complete};
+
+static void park_busy(struct item *it, const uint64_t *numbers, size_t count)
+{
+    struct purg_key keys[3];
+    for (size_t i = 0; i < count; i++) {
+        keys[i] = key_of(numbers[i]);
+    }
+    it->is_parked = true;
+    purg_op_init(&it->op, &busy_type, owner);
+    assert_int_equal(
+        purg_try_complete_else_watch(purgatory, NULL, &it->op, it->nodes, keys, count, PURG_NEVER),
+        PURG_PARKED);
+}
+
+static void park_many_keys(void)
+{
+    for (uint64_t i = 200; i < 500; i++) {
+        park(&items[i], &i, 1);
+    }
+}
+
+/* The walk's markers are linked while the table moves. */
+static void test_table_grows_in_the_middle_of_a_walk(void **state)
+{
+    (void)state;
+    world_start(NULL);
+    for (size_t i = 0; i < 100; i++) {
+        park_busy(&items[i], (uint64_t[]){7}, 1);
+        items[i].is_ready = i % 2;
+    }
+    assert_true(purg_owner_step(owner, 0) == PURG_NEVER);
+    meanwhile = park_many_keys;
+    assert_int_equal(purg_check(purgatory, owner, key_of(7)), 50);
+    assert_null(meanwhile);
+    step();
+    assert_int_equal(purg_size(purgatory), 350);
+    for (uint64_t i = 200; i < 500; i++) {
+        items[i].is_ready = true;
+        assert_int_equal(purg_check(purgatory, owner, key_of(i)), 1);
+    }
+    assert_int_equal(purg_cancel_key(purgatory, owner, key_of(7), PURG_CANCELLED), 50);
+    step();
+    world_end();
+}
+
+static void end_the_others(void)
+{
+    assert_true(purg_op_cancel(&items[1].op, NULL, PURG_CANCELLED));
+    items[2].is_ready = true;
+    assert_int_equal(purg_check(purgatory, NULL, key_of(12)), 0); /* its holder tries it */
+    struct purg_key keys[2] = {key_of(0), key_of(13)};
+    assert_int_equal(purg_check_many(purgatory, NULL, keys, 2), 1);
+}
+
+/* Operations with several keys are held together; each still ends once, for the first reason. */
+static void test_operations_of_one_call_may_end_each_other(void **state)
+{
+    (void)state;
+    world_start(NULL);
+    for (uint64_t i = 0; i < 4; i++) {
+        park_busy(&items[i], (uint64_t[]){i, 10 + i}, 2);
+    }
+    step();
+    items[3].is_ready = true;
+    struct purg_key keys[3] = {key_of(0), key_of(1), key_of(2)};
+    meanwhile = end_the_others;
+    assert_int_equal(purg_check_many(purgatory, owner, keys, 3), 1); /* items[2] */
+    step();
+    assert_true(items[0].is_parked);
+    assert_false(items[1].is_parked);
+    assert_false(items[2].is_parked);
+    assert_false(items[3].is_parked);
+    assert_true(purg_op_cancel(&items[0].op, owner, PURG_CANCELLED));
+    step();
+    world_end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +394,9 @@ int main(void)
         cmocka_unit_test(test_long_lists_without_memory_are_walked_in_order),
         cmocka_unit_test(test_watchers_leave_a_list_in_any_order),
         cmocka_unit_test(test_many_keys_are_checked_with_one_call),
+        cmocka_unit_test(test_key_in_both_rings_is_walked_oldest_first),
+        cmocka_unit_test(test_table_grows_in_the_middle_of_a_walk),
+        cmocka_unit_test(test_operations_of_one_call_may_end_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@
 #define THREADS_MAX 16
 #define OPS 48000 /* of all threads together */
 #define KEYS 24
+#define CHECK_KEYS 20 /* more than are treated at a time */
 #define KEYS_PER_OP 3
 #define PARKED_MAX 400 /* per thread, so that keys keep short lists */
 #define MS 1000000u
@@ -156,7 +157,17 @@ static void act(struct purg_owner *self, uint64_t *seed)
         purg_cancel_key(s.purgatory, self, key_of(key), PURG_CANCELLED);
     } else {
         atomic_fetch_add_explicit(&s.versions[key], 1, memory_order_relaxed);
-        purg_check(s.purgatory, self, key_of(key));
+        struct purg_key keys[CHECK_KEYS] = {key_of(key)};
+        if (test_random(seed) % 2) {
+            purg_check(s.purgatory, self, keys[0]);
+            return;
+        }
+        for (size_t i = 1; i < CHECK_KEYS; i++) {
+            size_t other = test_random(seed) % KEYS;
+            atomic_fetch_add_explicit(&s.versions[other], 1, memory_order_relaxed);
+            keys[i] = key_of(other);
+        }
+        purg_check_many(s.purgatory, self, keys, CHECK_KEYS);
     }
 }
 

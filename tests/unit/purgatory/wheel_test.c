@@ -14,6 +14,7 @@ struct entry {
     uint64_t tick; /* when the oracle says */
     uint32_t fired; /* since it was added */
     bool is_listed;
+    bool is_new; /* added by a callback of this advance, so perhaps for a tick that has passed */
 };
 
 /* The world of one property run: a wheel, and the sorted list that says what it must do. */
@@ -27,6 +28,7 @@ struct world {
     uint64_t now_ns;
     uint64_t start_tick; /* the wheel's when this advance began */
     uint64_t last_tick; /* of what fired in this advance */
+    size_t added, removed; /* by callbacks of this advance */
     uint64_t seed;
 };
 
@@ -53,8 +55,11 @@ static void oracle_add(struct world *w, struct entry *entry, uint64_t deadline_n
     }
     w->sorted[i] = entry;
     entry->is_listed = true;
+    entry->is_new = false;
     entry->fired = 0;
 }
+
+static struct entry *random_change(struct world *w);
 
 static void on_due(struct purg_timer *timer, uint64_t now_ns)
 {
@@ -65,9 +70,20 @@ static void on_due(struct purg_timer *timer, uint64_t now_ns)
     assert_true(timer->deadline_ns <= w->now_ns); /* [WHL-1] never early */
     assert_false(purg_timer_is_added(timer));
     assert_int_equal(++entry->fired, 1); /* [WHL-3] */
-    assert_true(w->last_tick <= w->start_tick || entry->tick >= w->last_tick); /* in order */
-    w->last_tick = entry->tick;
+    if (!entry->is_new) {
+        assert_true(w->last_tick <= w->start_tick || entry->tick >= w->last_tick); /* in order */
+        w->last_tick = entry->tick;
+    }
     oracle_remove(w, entry);
+    if (test_random(&w->seed) % 4) { return; }
+    size_t before = w->sorted_count;
+    struct entry *changed = random_change(w); /* perhaps another one that is due */
+    if (w->sorted_count > before) {
+        changed->is_new = true;
+        w->added++;
+    } else if (w->sorted_count < before) {
+        w->removed++;
+    }
 }
 
 /* From 0 to 2^62, all magnitudes alike. */
@@ -106,35 +122,46 @@ static void advance(struct world *w, uint64_t now_ns, size_t budget)
     w->now_ns = now_ns > w->now_ns ? now_ns : w->now_ns;
     w->start_tick = w->wheel.tick;
     w->last_tick = 0;
+    w->added = w->removed = 0;
+    for (size_t i = 0; i < w->sorted_count; i++) {
+        w->sorted[i]->is_new = false;
+    }
     size_t before = w->sorted_count;
     size_t fired = purg_wheel_advance(&w->wheel, w->now_ns, budget);
-    assert_int_equal(before - w->sorted_count, fired);
+    assert_int_equal(before + w->added - w->removed - w->sorted_count, fired);
     if (fired < budget) { /* all that is due has fired */
         assert_true(w->sorted_count == 0 || w->sorted[0]->tick > w->now_ns / w->tick_ns);
         check_against_oracle(w);
     }
 }
 
-static void random_step(struct world *w)
+/* Adds a timer, or removes one; two in three are additions, as long as there are any to add. */
+static struct entry *random_change(struct world *w)
 {
     struct entry *entry = &w->entries[test_random(&w->seed) % TIMERS_MAX];
+    if (test_random(&w->seed) % 3 == 0) {
+        assert_int_equal(purg_timer_remove(&w->wheel, &entry->timer), entry->is_listed);
+        if (entry->is_listed) { oracle_remove(w, entry); }
+    } else if (!entry->is_listed) {
+        uint64_t deadline_ns = saturating_add(w->now_ns, random_delay(w));
+        if (test_random(&w->seed) % 16 == 0) { deadline_ns = w->now_ns / 2; /* past */ }
+        purg_timer_add(&w->wheel, &entry->timer, deadline_ns);
+        oracle_add(w, entry, deadline_ns);
+    }
+    return entry;
+}
+
+static void random_step(struct world *w)
+{
     uint64_t next_ns;
     switch (test_random(&w->seed) % 10) {
     case 0:
     case 1:
     case 2:
     case 3:
-        if (!entry->is_listed) {
-            uint64_t deadline_ns = saturating_add(w->now_ns, random_delay(w));
-            if (test_random(&w->seed) % 16 == 0) { deadline_ns = w->now_ns / 2; /* past */ }
-            purg_timer_add(&w->wheel, &entry->timer, deadline_ns);
-            oracle_add(w, entry, deadline_ns);
-        }
-        break;
     case 4:
     case 5:
-        assert_int_equal(purg_timer_remove(&w->wheel, &entry->timer), entry->is_listed);
-        if (entry->is_listed) { oracle_remove(w, entry); }
+        random_change(w);
         break;
     case 6: /* exactly as the wheel asks, so nothing is late by a tick */
     case 7:
@@ -185,6 +212,13 @@ static void test_wheel_does_what_a_sorted_list_does(void **state)
         world_start(&w, seed);
         for (int i = 0; i < STEPS; i++) {
             random_step(&w);
+        }
+        /* And many at a time, so that slots of higher levels are full when they are moved. */
+        for (int i = 0; i < STEPS; i++) {
+            random_change(&w);
+        }
+        for (int i = 0; i < STEPS / 20; i++) {
+            advance(&w, saturating_add(w.now_ns, random_delay(&w) >> 8), 1 + w.seed % 50);
         }
         world_end(&w);
     }
