@@ -23,9 +23,10 @@ struct purg_env {
     void *ctx; /* first argument of every function below */
 
     /* The library's locks are words of its own, each held for some tens of nanoseconds (but while a
-     * table grows, for as long as that takes), and it never holds two at once. Only a thread that finds one taken, after a short spin, comes here:
-     * word_wait sleeps while *word is 'value' and may return early; word_wake wakes one who sleeps
-     * on the word, if there is one. A futex, or a parking place of the simulator's. */
+     * table grows, for as long as that takes), and it never holds two at once. Only a thread that
+     * finds one taken, after a short spin, comes here: word_wait sleeps while *word is 'value' and
+     * may return early; word_wake wakes one who sleeps on the word, if there is one. A futex, or a
+     * parking place of the simulator's. */
     void (*word_wait)(void *ctx, _Atomic(uint32_t) *word, uint32_t value);
     void (*word_wake)(void *ctx, _Atomic(uint32_t) *word);
 

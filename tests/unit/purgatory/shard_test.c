@@ -261,7 +261,7 @@ static void test_many_keys_are_checked_with_one_call(void **state)
     }
 }
 
-/* While there was no room a key's nodes spilled; later ones have a slot. The older ones go first. */
+/* While there was no room a key's nodes spilled; later ones have a slot. The oldest go first. */
 static void test_key_in_both_rings_is_walked_oldest_first(void **state)
 {
     (void)state;
