@@ -46,6 +46,8 @@ struct codec_scratch {
     void *zstd_read; /* ZSTD_DCtx */
     void *zstd_write; /* ZSTD_CCtx */
     bool zstd_in_frame;
+    bool zstd_begins; /* the next byte is a frame's first */
+    uint64_t zstd_left; /* that the frame says is to come; ZSTD_CONTENTSIZE_UNKNOWN: it does not */
 };
 
 /* The window, NULL without memory. */

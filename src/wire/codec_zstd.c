@@ -42,7 +42,19 @@ enum err codec_zstd_read_open(struct codec_scratch *s)
     size_t r = ZSTD_DCtx_reset(s->zstd_read, ZSTD_reset_session_only);
     if (ZSTD_isError(r)) { return zstd_err(r); }
     s->zstd_in_frame = true; /* there must be at least one frame */
+    s->zstd_begins = true;
     return ERR_OK;
+}
+
+/* Whether a frame keeps what it said of its size. The library looks only when it has the room to
+ * decompress it at once, or at a last block that is not empty: the verdict must not hang on how
+ * much is read at a time. */
+static bool zstd_size_holds(struct codec_scratch *s, size_t got, bool is_end)
+{
+    if (s->zstd_left == ZSTD_CONTENTSIZE_UNKNOWN) { return true; }
+    if (got > s->zstd_left) { return false; }
+    s->zstd_left -= got;
+    return !is_end || s->zstd_left == 0;
 }
 
 enum err codec_zstd_read(struct codec_scratch *s, uint8_t *at, size_t size, size_t *got)
@@ -52,8 +64,17 @@ enum err codec_zstd_read(struct codec_scratch *s, uint8_t *at, size_t size, size
         ZSTD_inBuffer in = {s->in.at, s->in.size, 0};
         size_t before = out.pos;
         if (in.size == 0 && !s->zstd_in_frame) { break; }
+        if (s->zstd_begins && in.size > 0) {
+            s->zstd_left = ZSTD_getFrameContentSize(in.src, in.size);
+            if (s->zstd_left == ZSTD_CONTENTSIZE_ERROR) { s->zstd_left = ZSTD_CONTENTSIZE_UNKNOWN; }
+            s->zstd_begins = false;
+        }
         size_t r = ZSTD_decompressStream(s->zstd_read, &out, &in);
         if (ZSTD_isError(r)) { return zstd_err(r); }
+        if (!s->zstd_begins && !zstd_size_holds(s, out.pos - before, r == 0)) {
+            return ERR_MALFORMED;
+        }
+        if (r == 0) { s->zstd_begins = true; }
         s->in = slice_sub(s->in, in.pos, s->in.size);
         s->zstd_in_frame = r != 0;
         /* Inside a frame without input or progress: cut. */

@@ -204,6 +204,28 @@ static void test_joined_gzip_members_and_zstd_frames_are_one_stream(void **state
 }
 
 /* Java's reader could not read these, so they must not enter a log. */
+/* It says 88 bytes, has 20 and an empty last block, which the library does not compare. */
+static void test_zstd_frame_that_is_shorter_than_it_says_is_malformed(void **state)
+{
+    (void)state;
+    static const uint8_t frame[] = "\x28\xb5\x2f\xfd\x21\x00\x58\xa0\x00\x00"
+                                   "\x26\0\0\0\x0akey-0\x10value-0-\0\x01\0";
+    struct codec_scratch *s = codec_scratch_create();
+    assert_non_null(s);
+    struct slice in = slice_of(frame, sizeof frame); /* with the literal's last zero */
+    for (size_t step = 1; step <= 128; step *= 2) {
+        uint8_t piece[128];
+        size_t got = 1;
+        enum err e = codec_read_open(s, CODEC_ZSTD, in, 1024);
+        while (!e && got > 0) {
+            e = codec_read(s, piece, step, &got);
+        }
+        codec_read_close(s);
+        assert_int_equal(e, ERR_MALFORMED);
+    }
+    codec_scratch_destroy(s);
+}
+
 static void test_lz4_frames_with_linked_blocks_are_refused(void **state)
 {
     (void)state;
@@ -279,6 +301,7 @@ int main(void)
         cmocka_unit_test(test_raw_snappy_without_framing_is_read),
         cmocka_unit_test(test_snappy_that_lies_about_its_size_costs_no_memory),
         cmocka_unit_test(test_joined_gzip_members_and_zstd_frames_are_one_stream),
+        cmocka_unit_test(test_zstd_frame_that_is_shorter_than_it_says_is_malformed),
         cmocka_unit_test(test_lz4_frames_with_linked_blocks_are_refused),
         cmocka_unit_test(test_zstd_frames_of_the_largest_level_are_read),
         cmocka_unit_test(test_output_limit_of_a_writer_is_kept),
