@@ -11,6 +11,7 @@
 #include <microhttpd.h>
 #include <stdio.h>
 
+#define HTTP_LOOK_MS 1000u
 #define HTTP_LIBRARY "libmicrohttpd.so.12"
 
 #define HTTP_LOGGER "barnabas.http"
@@ -149,7 +150,11 @@ static uint64_t http_step(void *ctx, uint64_t now_ns)
     h->now_ns = now_ns;
     (void)sys_poller_events(h->poller, &event, 1); /* one descriptor: the library knows the rest */
     (void)h->mhd.run(h->daemon);
-    if (h->mhd.get_timeout(h->daemon, &wait_ms) != MHD_YES) { return SYS_NEVER; }
+    /* At its limit of connections the library stops listening, and it does not always say when it
+     * has to look whether it may listen again: so at least once a second. */
+    if (h->mhd.get_timeout(h->daemon, &wait_ms) != MHD_YES || wait_ms > HTTP_LOOK_MS) {
+        wait_ms = HTTP_LOOK_MS;
+    }
     return now_ns + wait_ms * SYS_MS;
 }
 
