@@ -11,11 +11,11 @@
 #include <microhttpd.h>
 #include <stdio.h>
 
-#define HTTP_LOOK_MS 1000u
 #define HTTP_LIBRARY "libmicrohttpd.so.12"
 
 #define HTTP_LOGGER "barnabas.http"
 #define HTTP_BACKLOG 16
+#define HTTP_LOOK_MS 1000u
 #define HTTP_TEXT "text/plain; charset=utf-8"
 #define HTTP_METRICS_TEXT "text/plain; version=0.0.4; charset=utf-8"
 
@@ -150,8 +150,9 @@ static uint64_t http_step(void *ctx, uint64_t now_ns)
     h->now_ns = now_ns;
     (void)sys_poller_events(h->poller, &event, 1); /* one descriptor: the library knows the rest */
     (void)h->mhd.run(h->daemon);
-    /* At its limit of connections the library stops listening, and it does not always say when it
-     * has to look whether it may listen again: so at least once a second. */
+    /* At its limit of connections the library stops listening, until a run that finds fewer of them
+     * when it begins. If one run closes all that are left, as silent as each other, the library
+     * waits for nothing any more: so it runs once a second, or nobody would get in again. */
     if (h->mhd.get_timeout(h->daemon, &wait_ms) != MHD_YES || wait_ms > HTTP_LOOK_MS) {
         wait_ms = HTTP_LOOK_MS;
     }

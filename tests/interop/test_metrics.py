@@ -278,6 +278,15 @@ class MetricsTest(fixture.BrokerTest):
         fixture.wait_until(answers, limit_s=60, pause_s=0.2, what="a slot is free again")
         self.assertLess(self.broker.rss_kib() - before, 8192)
 
+    def test_it_listens_again_when_all_its_connections_ended_at_once(self):
+        links = [socket.create_connection(("127.0.0.1", self.http_port), timeout=60)
+                 for _ in range(64)]  # as many as are served; none says anything
+        for link in links:
+            self.addCleanup(link.close)
+        for link in links:
+            self.assertEqual(b"", link.recv(1))  # closed, all in the same moment
+        self.assertEqual(200, get(self.http_port, "/readyz", 10)[0])
+
     def test_a_client_that_does_not_read_holds_up_nobody(self):
         self.make_topic(1000)
         with socket.create_connection(("127.0.0.1", self.http_port)) as link:
