@@ -286,11 +286,11 @@ static enum err cut_files(struct log *log, uint32_t i, uint64_t pos, int64_t off
     log_path_segment(log, s->base, ".log", path);
     e = sys_file_open(log->env->sys, path, SYS_WRITE | SYS_CREATE, &s->file);
     if (!e) { e = sys_file_truncate(s->file, pos); }
-    static const char *const suffixes[] = {".index", ".timeindex"};
-    for (size_t k = 0; !e && k < COUNT_OF(suffixes); k++) {
-        log_path_segment(log, s->base, suffixes[k], path);
-        e = sys_path_unlink(log->env->sys, path);
-        if (e == ERR_NOTFOUND) { e = ERR_OK; }
+    if (!e) {
+        char times[LOG_PATH_SIZE];
+        log_path_segment(log, s->base, ".index", path);
+        log_path_segment(log, s->base, ".timeindex", times);
+        e = index_remove(log->env->sys, path, times);
     }
     if (e) { return e; }
     struct snapshot_cut c = {.log = log, .offset = offset};

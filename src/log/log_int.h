@@ -69,6 +69,8 @@ NODISCARD enum err index_write(const struct index *x, struct sys *sys, const cha
 /* Reads both files as far as their entries rise (a zero tail ends it). Missing: empty. */
 NODISCARD enum err index_read(struct index *x, struct sys *sys, const char *path_index,
                               const char *path_time, uint64_t segment_size);
+/* Unlinks both files, as far as they are there. */
+NODISCARD enum err index_remove(struct sys *sys, const char *path_index, const char *path_time);
 /* The same searches in an index file of a closed segment, by pread. */
 NODISCARD enum err index_file_find_offset(struct sys_file *f, uint32_t offset, bool *found,
                                           struct index_entry *out);

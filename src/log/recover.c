@@ -322,6 +322,27 @@ static enum err rebuild_index(struct log *log, uint32_t i)
     return e;
 }
 
+/* The index of the active segment may be older than bytes that were written again, or torn. Its
+ * entries into what was checked from pos on are dropped; warming up makes them from the batches. */
+static enum err trim_index(struct log *log, const struct segment *g, uint64_t pos)
+    HOLDS(log->lock);
+static enum err trim_index(struct log *log, const struct segment *g, uint64_t pos)
+{
+    struct index x = {0};
+    char index[LOG_PATH_SIZE], times[LOG_PATH_SIZE];
+    log_path_segment(log, g->base, ".index", index);
+    log_path_segment(log, g->base, ".timeindex", times);
+    enum err e = index_read(&x, log->env->sys, index, times, pos);
+    if (x.count > 0) { index_truncate(&x, x.at[x.count - 1].offset + 1); }
+    if (!e && x.count > 0) {
+        e = index_write(&x, log->env->sys, index, times);
+    } else if (!e) {
+        e = index_remove(log->env->sys, index, times);
+    }
+    index_fini(&x);
+    return e;
+}
+
 /* From which segment and position on batches must be checked. */
 static void scan_start(const struct log *log, const struct log_recovery *r, uint32_t *i,
                        uint64_t *pos, int64_t *next) HOLDS(log->lock);
@@ -408,7 +429,8 @@ static enum err recover_scan(struct log *log, struct log_recovery *r)
         } else if (!e && i + 1 == log->segments_count) {
             g->end = s.next;
         }
-        if (!e && i + 1 < log->segments_count) { e = rebuild_index(log, i); }
+        if (e) { break; }
+        e = i + 1 < log->segments_count ? rebuild_index(log, i) : trim_index(log, g, from);
         s.pos = 0;
     }
     mem_free(s.buf);

@@ -585,6 +585,85 @@ static void test_a_damaged_side_file_never_costs_data(void **state)
     }
 }
 
+static void put_u32(uint8_t *at, uint64_t v)
+{
+    for (int i = 0; i < 4; i++) {
+        at[i] = (uint8_t)(v >> (24 - 8 * i));
+    }
+}
+
+/* A batch at offset 1 whose only value is a whole batch, also said to be of offset 1. */
+static void append_nested(struct fixture *f, struct log *log)
+{
+    struct batch_build_record r = {.timestamp = NOW_MS, .value = SLICE_LIT("inner")};
+    struct batch_build_options o = BATCH_BUILD_PLAIN;
+    f->recompressed.size = f->batch.size = 0;
+    assert_int_equal(batch_build(&o, &r, 1, NULL, &f->recompressed), ERR_OK);
+    f->recompressed.at[7] = 1;
+    r.value = wire_buf_slice(&f->recompressed);
+    assert_int_equal(batch_build(&o, &r, 1, NULL, &f->batch), ERR_OK);
+    struct log_append_args a = {.records = {f->batch.at, f->batch.size},
+                                .now_ms = NOW_MS,
+                                .zstd_allowed = true,
+                                .may_block = true,
+                                .scratch = f->scratch,
+                                .recompressed = &f->recompressed};
+    struct log_append_result result;
+    assert_int_equal(fixture_append_one(log, &a, &result), ERR_OK);
+    assert_int_equal(result.first_offset, 1);
+}
+
+/* Entries of an index that was there before the crash point into a value and, the last one, at a
+ * batch. Only what recovery did not read again may be believed. */
+static void test_recovery_drops_index_entries_of_what_it_checks(void **state)
+{
+    struct fixture *f = *state;
+    f->options.flush_policy = LOG_FLUSH_OS;
+    fixture_open(f);
+    struct log *log = fixture_create(f, "t");
+    fixture_fill(f, log, 1);
+    uint64_t plain = log->segments[0].size;
+    append_nested(f, log);
+    uint64_t nested = log->segments[0].size - plain;
+    fixture_fill(f, log, LOG_RING_COUNT * 3);
+    log_unref(log);
+    fixture_close(f, false);
+
+    uint8_t entries[16];
+    put_u32(entries, 1);
+    put_u32(entries + 8, 2);
+    put_u32(entries + 12, plain + nested);
+    uint64_t inner = 0;
+    FILE *data = fopen(file_of(f, FIRST_SEGMENT), "rb");
+    assert_non_null(data);
+    for (uint64_t pos = plain + BATCH_HEADER_SIZE; !inner && pos < plain + nested; pos++) {
+        uint8_t head[BATCH_HEADER_SIZE];
+        struct batch_header h;
+        assert_int_equal(fseek(data, (long)pos, SEEK_SET), 0);
+        assert_int_equal(fread(head, sizeof head, 1, data), 1);
+        if (batch_peek(slice_of(head, sizeof head), &h) == ERR_OK && h.base_offset == 1) {
+            inner = pos;
+        }
+    }
+    fclose(data);
+    assert_true(inner > 0);
+    put_u32(entries + 4, inner);
+    FILE *index = fopen(file_of(f, "00000000000000000000.index"), "wb");
+    assert_non_null(index);
+    assert_int_equal(fwrite(entries, sizeof entries, 1, index), 1);
+    fclose(index);
+
+    fixture_open(f);
+    log = fixture_find(f, "t");
+    struct log_slice s;
+    assert_int_equal(fixture_read_at(log, 1, nested, true, &s), ERR_OK);
+    assert_int_equal(s.pos, plain);
+    assert_int_equal(s.size, nested);
+    log_slice_release(&s);
+    assert_int_equal(fixture_read_all(log, 1000), LOG_RING_COUNT * 3);
+    log_unref(log);
+}
+
 /* What was truncated does not come back as "synced". */
 static void test_a_truncation_lowers_the_mark(void **state)
 {
@@ -629,6 +708,7 @@ int main(void)
         T(test_a_snapshot_in_the_middle_of_a_closed_segment_is_of_use),
         T(test_epochs_are_rebuilt_from_the_batches),
         T(test_a_damaged_side_file_never_costs_data),
+        T(test_recovery_drops_index_entries_of_what_it_checks),
         T(test_a_truncation_lowers_the_mark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
