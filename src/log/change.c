@@ -235,20 +235,24 @@ static enum err find_cut(struct log *log, uint32_t i, int64_t offset, uint64_t *
     return ERR_OK;
 }
 
-/* Removes whole segments behind i without delay: their offsets will be used again. */
-static enum err drop_behind(struct log *log, uint32_t i) HOLDS(log->lock);
-static enum err drop_behind(struct log *log, uint32_t i)
+enum err log_unlink_segment(struct log *log, struct segment *s)
 {
     static const char *const suffixes[] = {".log", ".index", ".timeindex", ".snapshot"};
     char path[LOG_PATH_SIZE];
+    for (size_t k = 0; k < COUNT_OF(suffixes); k++) {
+        log_path_segment(log, s->base, suffixes[k], path);
+        enum err e = sys_path_unlink(log->env->sys, path);
+        if (e && e != ERR_NOTFOUND) { return e; }
+    }
+    log_close_segment_files(s);
+    return ERR_OK;
+}
+
+enum err log_unlink_behind(struct log *log, uint32_t i)
+{
     while (log->segments_count > i + 1) {
-        struct segment *s = log_active(log);
-        for (size_t k = 0; k < COUNT_OF(suffixes); k++) {
-            log_path_segment(log, s->base, suffixes[k], path);
-            enum err e = sys_path_unlink(log->env->sys, path);
-            if (e && e != ERR_NOTFOUND) { return e; }
-        }
-        log_close_segment_files(s);
+        enum err e = log_unlink_segment(log, log_active(log));
+        if (e) { return e; }
         log->segments_count--;
     }
     return ERR_OK;
@@ -264,12 +268,20 @@ static enum err drop_snapshot(void *ctx, const char *name, bool is_dir)
     struct snapshot_cut *c = ctx;
     int64_t at = 0;
     char path[LOG_PATH_SIZE];
-    if (is_dir || strlen(name) <= 20 || !log_parse_segment_name(name, ".snapshot", &at) ||
-        at <= c->offset) {
+    if (is_dir || !log_parse_segment_name(name, ".snapshot", &at) || at <= c->offset) {
         return ERR_OK;
     }
     log_path_file(c->log, name, path);
     return sys_path_unlink(c->log->env->sys, path);
+}
+
+enum err log_drop_snapshots(struct log *log, int64_t offset)
+{
+    char path[LOG_PATH_SIZE];
+    struct snapshot_cut c = {.log = log, .offset = offset};
+    log_path_dir(log, path);
+    if (log->snapshot_loose > offset) { log->snapshot_loose = -1; }
+    return sys_dir_list(log->env->sys, path, drop_snapshot, &c);
 }
 
 /* Cuts files: what is behind (segment i, pos) is gone, and side files that speak of it. */
@@ -278,7 +290,7 @@ static enum err cut_files(struct log *log, uint32_t i, uint64_t pos, int64_t off
 static enum err cut_files(struct log *log, uint32_t i, uint64_t pos, int64_t offset)
 {
     char path[LOG_PATH_SIZE];
-    enum err e = drop_behind(log, i);
+    enum err e = log_unlink_behind(log, i);
     if (e) { return e; }
     struct segment *s = &log->segments[i];
     sys_file_unref(s->file);
@@ -293,10 +305,7 @@ static enum err cut_files(struct log *log, uint32_t i, uint64_t pos, int64_t off
         e = index_remove(log->env->sys, path, times);
     }
     if (e) { return e; }
-    struct snapshot_cut c = {.log = log, .offset = offset};
-    log_path_dir(log, path);
-    e = sys_dir_list(log->env->sys, path, drop_snapshot, &c);
-    if (log->snapshot_loose > offset) { log->snapshot_loose = -1; }
+    e = log_drop_snapshots(log, offset);
     s->size = pos;
     s->end = offset;
     s->time_max = LOG_TIME_UNKNOWN;
@@ -399,16 +408,12 @@ static enum err reset_locked(struct log *log, int64_t offset)
     if (!e) { e = lower_mark(log, offset, offset, 0); }
     if (e) { return e; }
     log_drop(log);
-    e = drop_behind(log, 0);
+    e = log_unlink_behind(log, 0);
     if (e) { return log_device_error(log, e, "removing segments"); }
     delete_files(log, log->segments[0].base, log->config.file_delete_delay_ms);
     log_close_segment_files(&log->segments[0]);
     log->segments[0] = fresh;
-    struct snapshot_cut c = {.log = log, .offset = -1};
-    char path[LOG_PATH_SIZE];
-    log_path_dir(log, path);
-    e = sys_dir_list(log->env->sys, path, drop_snapshot, &c);
-    log->snapshot_loose = -1;
+    e = log_drop_snapshots(log, -1);
     log->has_no_producers = true;
     epochs_clear(&log->epochs);
     if (!e) { e = log_write_epochs(log); }

@@ -352,6 +352,12 @@ static inline struct segment *log_active(struct log *log) HOLDS(log->lock)
 }
 /* Index of the segment that holds offset (the last one whose base is at most offset). */
 uint32_t log_find_segment(const struct log *log, int64_t offset) HOLDS(log->lock);
+/* Removes the files of a segment without delay: its offsets will be used again. Not synced. */
+NODISCARD enum err log_unlink_segment(struct log *log, struct segment *s) HOLDS(log->lock);
+/* The same for all segments behind i, and forgets them. */
+NODISCARD enum err log_unlink_behind(struct log *log, uint32_t i) HOLDS(log->lock);
+/* Removes producer snapshots of offsets above 'offset'. Not synced. */
+NODISCARD enum err log_drop_snapshots(struct log *log, int64_t offset) HOLDS(log->lock);
 NODISCARD enum err log_add_segment(struct log *log, const struct segment *s) HOLDS(log->lock);
 /* Opens .log of a segment (created when it is the active one and absent). */
 NODISCARD enum err log_open_segment(struct log *log, uint32_t i) HOLDS(log->lock);

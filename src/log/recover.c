@@ -23,7 +23,7 @@
 struct listing {
     struct log *log;
     bool has_segment;
-    enum err err;
+    int64_t snapshot_max; /* -1: no snapshot is there */
 };
 
 static enum err list_visit(void *ctx, const char *name, bool is_dir) NO_THREAD_SAFETY
@@ -40,7 +40,11 @@ static enum err list_visit(void *ctx, const char *name, bool is_dir) NO_THREAD_S
         err_ignore(sys_path_unlink(log->env->sys, path), "tried again at the next start");
         return ERR_OK;
     }
-    if (strlen(name) < 20 || !log_parse_segment_name(name, ".log", &base)) { return ERR_OK; }
+    if (log_parse_segment_name(name, ".snapshot", &base)) {
+        if (base > l->snapshot_max) { l->snapshot_max = base; }
+        return ERR_OK;
+    }
+    if (!log_parse_segment_name(name, ".log", &base)) { return ERR_OK; }
     struct sys_stat st;
     log_path_file(log, name, path);
     enum err e = sys_path_stat(log->env->sys, path, &st);
@@ -60,17 +64,18 @@ static enum err list_visit(void *ctx, const char *name, bool is_dir) NO_THREAD_S
 }
 
 /* Names come in sorted order, and twenty digits sort as numbers. */
-static enum err recover_list(struct log *log) HOLDS(log->lock);
-static enum err recover_list(struct log *log)
+static enum err recover_list(struct log *log, int64_t *snapshot_max) HOLDS(log->lock);
+static enum err recover_list(struct log *log, int64_t *snapshot_max)
 {
     char path[LOG_PATH_SIZE];
-    struct listing l = {.log = log};
+    struct listing l = {.log = log, .snapshot_max = -1};
     log_path_dir(log, path);
     for (uint32_t i = 0; i < log->segments_count; i++) {
         log_close_segment_files(&log->segments[i]);
     }
     enum err e = sys_dir_list(log->env->sys, path, list_visit, &l);
     if (e) { return log_device_error(log, e, "listing a partition"); }
+    *snapshot_max = l.snapshot_max;
     for (uint32_t i = 0; i + 1 < log->segments_count; i++) {
         log->segments[i].end = log->segments[i + 1].base;
     }
@@ -220,20 +225,6 @@ static enum err sync_unlinked(struct log *log)
     return sys_dir_sync(log->env->sys, path);
 }
 
-static enum err unlink_segment(struct log *log, struct segment *g) HOLDS(log->lock);
-static enum err unlink_segment(struct log *log, struct segment *g)
-{
-    static const char *const suffixes[] = {".log", ".index", ".timeindex", ".snapshot"};
-    char path[LOG_PATH_SIZE];
-    for (size_t k = 0; k < COUNT_OF(suffixes); k++) {
-        log_path_segment(log, g->base, suffixes[k], path);
-        enum err e = sys_path_unlink(log->env->sys, path);
-        if (e && e != ERR_NOTFOUND) { return e; }
-    }
-    log_close_segment_files(g);
-    return ERR_OK;
-}
-
 /* Drops segments behind i and cuts i at pos: nothing of them is a whole batch of this log. */
 static enum err cut_tail(struct log *log, uint32_t i, uint64_t pos, struct log_recovery *r)
     HOLDS(log->lock);
@@ -253,21 +244,15 @@ static enum err cut_tail(struct log *log, uint32_t i, uint64_t pos, struct log_r
                  (long long)g->base, (unsigned long long)pos);
     }
     bool has_behind = log->segments_count > i + 1;
-    while (log->segments_count > i + 1) {
-        enum err e = unlink_segment(log, log_active(log));
-        if (e) { return e; }
-        log->segments_count--;
-    }
-    if (has_behind) {
-        enum err e = sync_unlinked(log);
-        if (e) { return e; }
-    }
+    enum err e = log_unlink_behind(log, i);
+    if (!e && has_behind) { e = sync_unlinked(log); }
+    if (e) { return e; }
     if (g->size == pos) { return ERR_OK; }
     sys_file_unref(g->file);
     g->file = NULL;
     char path[LOG_PATH_SIZE];
     log_path_segment(log, g->base, ".log", path);
-    enum err e = sys_file_open(log->env->sys, path, SYS_WRITE, &g->file);
+    e = sys_file_open(log->env->sys, path, SYS_WRITE, &g->file);
     if (!e) { e = sys_file_truncate(g->file, pos); }
     if (!e) { e = sys_file_sync(g->file); }
     g->size = pos;
@@ -382,7 +367,7 @@ static enum err drop_headless(struct log *log, struct log_recovery *r)
     bool has_synced = r->has_mark && (r->mark.base < 0 || r->mark.offset > r->start);
     if (!r->is_ours || has_synced || g->base <= r->start) { return ERR_OK; }
     enum err e = cut_tail(log, 0, 0, r);
-    if (!e) { e = unlink_segment(log, g); }
+    if (!e) { e = log_unlink_segment(log, g); }
     if (!e) { e = sync_unlinked(log); }
     if (e) { return e; }
     *g = (struct segment){.base = r->start,
@@ -486,10 +471,16 @@ enum err log_recover(struct log *log, struct log_recovery *r)
 {
     r->scanned_bytes = r->cut_bytes = 0;
     r->was_scanned = false;
-    enum err e = recover_list(log);
+    int64_t snapshot_max = -1;
+    enum err e = recover_list(log, &snapshot_max);
     if (e) { return e; }
     e = drop_headless(log, r);
     if (!e) { e = recover_scan(log, r); }
+    /* Snapshots of records that are lost would speak of others one day. */
+    if (!e && snapshot_max > log_active(log)->end) {
+        e = log_drop_snapshots(log, log_active(log)->end);
+        if (!e) { e = sync_unlinked(log); }
+    }
     for (uint32_t i = 0; i < log->segments_count; i++) {
         log_close_segment_files(&log->segments[i]);
     }

@@ -505,6 +505,47 @@ static void test_a_snapshot_in_the_middle_of_a_closed_segment_is_of_use(void **s
     log_unref(log);
 }
 
+/* The bytes a snapshot speaks of are lost: what is written in their place has other producers. */
+static void test_a_snapshot_of_lost_records_is_dropped(void **state)
+{
+    struct fixture *f = *state;
+    f->options.flush_policy = LOG_FLUSH_OS;
+    for (int whole = 0; whole < 2; whole++) { /* the tail ends in half a batch, or it does not */
+        fixture_open(f);
+        log_unref(fixture_create(f, "t"));
+        append_sequences(f, 0, 100);
+        fixture_close(f, true);
+        fixture_shell("cp '%s'/t-0/*100.snapshot '%s/kept'", f->path, f->root);
+        fixture_shell("rm -r '%s'", f->path);
+        fixture_open(f);
+        log_unref(fixture_create(f, "t"));
+        append_sequences(f, 0, 100);
+        fixture_close(f, false);
+        fixture_shell("cp '%s/kept' '%s/t-0/00000000000000000100.snapshot'", f->root, f->path);
+        off_t size = size_of(file_of(f, FIRST_SEGMENT)) / 100;
+        assert_int_equal(
+            truncate(file_of(f, FIRST_SEGMENT), 80 * size + (whole ? 0 : size / 2)), 0);
+        fixture_open(f);
+        struct log *log = fixture_find(f, "t");
+        assert_int_equal(log_leo(log), 80);
+        /* Of somebody else, and more than is read again before a snapshot. */
+        for (int i = 0; i < 30; i++) {
+            fixture_append(f, log, (struct fixture_batch){.value_size = 30000});
+        }
+        log_unref(log);
+        fixture_close(f, false);
+        fixture_open(f);
+        log = fixture_find(f, "t");
+        struct fixture_batch b = {.producer_id = 77, .sequence = 80, .value_size = 50};
+        struct log_append_result r = fixture_append(f, log, b);
+        assert_false(r.is_duplicate);
+        assert_int_equal(r.first_offset, 110);
+        log_unref(log);
+        fixture_close(f, false);
+        fixture_shell("rm -r '%s'", f->path);
+    }
+}
+
 /* C74 */
 static void test_epochs_are_rebuilt_from_the_batches(void **state)
 {
@@ -706,6 +747,7 @@ int main(void)
         T(test_damage_behind_the_mark_is_cut),
         T(test_producer_state_survives_whatever_befalls_its_snapshots),
         T(test_a_snapshot_in_the_middle_of_a_closed_segment_is_of_use),
+        T(test_a_snapshot_of_lost_records_is_dropped),
         T(test_epochs_are_rebuilt_from_the_batches),
         T(test_a_damaged_side_file_never_costs_data),
         T(test_recovery_drops_index_entries_of_what_it_checks),
