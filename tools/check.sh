@@ -12,4 +12,4 @@ done
 tools/config_docs.py --check
 tools/metrics_docs.py --check
 ninja --quiet -C build/clang format-check lint layers
-tests/fuzz/run.sh "${FUZZ_SECONDS:-5}"
+FUZZ_RUNS=${FUZZ_RUNS:-20000} tests/fuzz/run.sh "${FUZZ_SECONDS:-5}"

@@ -115,7 +115,14 @@ static enum err take_segments(struct wire_reader *r, struct log *log) NO_THREAD_
         s.time_first = wire_i64(r);
         s.exists = (wire_u8(r) & MANIFEST_SEGMENT_EXISTS) != 0;
         bool follows = i == 0 || (s.base > at[i - 1].base && s.base >= at[i - 1].end);
-        if (s.base < 0 || s.end < s.base || !follows) { return ERR_MALFORMED; }
+        if (s.base < 0 || s.end < s.base || s.size > INT64_MAX - total || !follows) {
+            return ERR_MALFORMED;
+        }
+        /* Behind a cut it is of no use, and read again when it is asked for. */
+        if (s.time_max_offset < s.base || s.time_max_offset > s.end) {
+            s.time_max = LOG_TIME_UNKNOWN;
+            s.time_max_offset = s.base;
+        }
         at[log->segments_count++] = s;
         total += s.size;
     }
@@ -149,6 +156,9 @@ static enum err take_rot(struct wire_reader *r, struct log *log) NO_THREAD_SAFET
         rot.pos_end = wire_u64(r);
         rot.offset = wire_i64(r);
         rot.offset_end = wire_i64(r);
+        bool sound = rot.base >= 0 && rot.pos < rot.pos_end && rot.offset >= rot.base &&
+                     rot.offset_end >= rot.offset;
+        if (!sound) { return ERR_MALFORMED; }
         log_rot_add(log, &rot);
     }
     return ERR_OK;

@@ -9,7 +9,8 @@
  *             before it is rot: kept, noted, stepped over. [REC-5] side files are never a reason
  *             to touch a data file. [REC-6] offsets that are missing between two segments behind
  *             the mark are a torn tail as well. [REC-7] broken off, it has written nothing but cuts
- *             of torn tails and indexes: begun again it ends the same.
+ *             of torn tails and indexes: begun again it ends the same. [REC-8] index entries into
+ *             bytes that were read again, and snapshots of records that are gone, are dropped.
  *
  *      trusted          checked: rot            checked: torn tail
  *   |---------------|-----------------------|------------------------|
@@ -308,9 +309,8 @@ static enum err rebuild_index(struct log *log, uint32_t i)
 }
 
 /* The index of the active segment may be older than bytes that were written again, or torn. Its
- * entries into what was checked from pos on are dropped; warming up makes them from the batches. */
-static enum err trim_index(struct log *log, const struct segment *g, uint64_t pos)
-    HOLDS(log->lock);
+ * entries into what was checked from pos on are dropped; warming up makes them anew [REC-8]. */
+static enum err trim_index(struct log *log, const struct segment *g, uint64_t pos) HOLDS(log->lock);
 static enum err trim_index(struct log *log, const struct segment *g, uint64_t pos)
 {
     struct index x = {0};
@@ -476,7 +476,7 @@ enum err log_recover(struct log *log, struct log_recovery *r)
     if (e) { return e; }
     e = drop_headless(log, r);
     if (!e) { e = recover_scan(log, r); }
-    /* Snapshots of records that are lost would speak of others one day. */
+    /* Snapshots of records that are lost would speak of others one day [REC-8]. */
     if (!e && snapshot_max > log_active(log)->end) {
         e = log_drop_snapshots(log, log_active(log)->end);
         if (!e) { e = sync_unlinked(log); }

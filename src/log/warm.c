@@ -209,8 +209,8 @@ static enum err snapshot_visit(void *ctx, const char *name, bool is_dir)
 {
     struct snapshots *s = ctx;
     int64_t offset = 0;
-    if (!is_dir && log_parse_segment_name(name, ".snapshot", &offset) &&
-        offset <= s->below && offset > s->newest) {
+    if (!is_dir && log_parse_segment_name(name, ".snapshot", &offset) && offset <= s->below &&
+        offset > s->newest) {
         s->newest = offset;
     }
     return ERR_OK;

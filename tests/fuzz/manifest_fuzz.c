@@ -44,6 +44,11 @@ static void check_log(struct log *log) NO_THREAD_SAFETY
     CHECK(log_start_offset(log) >= 0 && log_start_offset(log) <= log_leo(log));
     CHECK(log_hw(log) >= 0 && log_hw(log) <= log_leo(log));
     CHECK(log->rot_count <= LOG_ROT_COUNT_MAX);
+    for (uint32_t i = 0; i < log->rot_count; i++) {
+        const struct log_rot *r = &log->rot[i];
+        CHECK(r->base >= 0 && r->pos < r->pos_end);
+        CHECK(r->offset >= r->base && r->offset_end >= r->offset);
+    }
     CHECK(log_partition(log) >= 0);
 }
 

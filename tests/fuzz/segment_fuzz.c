@@ -2,7 +2,8 @@
  *
  * Input: flags, offset of the synced mark, size of .index and of .timeindex (two bytes each), then
  * .index, .timeindex, .log. Oracles: recovery never fails over bytes; what is left reads as whole
- * batches with right checksums and rising offsets, or as rot; the log takes another batch. */
+ * batches with right checksums and rising offsets, or as rot, and nothing lies between two reads;
+ * the log takes another batch. */
 #include "fuzz/fuzz.h"
 #include "fuzz/repair.h"
 #include "log/log_int.h"
@@ -16,6 +17,7 @@ enum {
     FLAG_MARK = 2, /* a synced mark is known */
     FLAG_TRUST = 4, /* ... and what is below it was looked at before */
     FLAG_HW = 8, /* so was the high watermark */
+    FLAG_PLACED = 16, /* the mark says where in the file it is */
 };
 #define INPUT_HEAD 6u
 #define NOW_MS 1700000000000
@@ -86,8 +88,58 @@ static void empty_dir(void)
     CHECK(!e);
 }
 
-/* The batches of one read. Returns the offset behind them. */
-static int64_t check_slice(const struct log_slice *s, int64_t offset, bool trusted)
+struct bound {
+    uint64_t pos;
+    int64_t offset;
+    bool is_sound; /* checksums count too */
+};
+
+/* Behind the last batch that ends at or before the bound. */
+static struct log_mark place_mark(struct slice log, const struct bound *b)
+{
+    struct log_mark m = {.base = 0, .epoch = -1};
+    while (log.size > 0) {
+        struct batch_header h;
+        if (batch_peek(log, &h) != ERR_OK || batch_size(&h) > log.size ||
+            h.base_offset < m.offset || h.last_offset_delta < 0 ||
+            h.base_offset > INT64_MAX - INT32_MAX - 1 || batch_last_offset(&h) >= b->offset ||
+            m.pos + batch_size(&h) > b->pos || (b->is_sound && batch_check_crc(log) != ERR_OK)) {
+            break;
+        }
+        m.offset = batch_last_offset(&h) + 1;
+        m.pos += batch_size(&h);
+        log = slice_sub(log, batch_size(&h), log.size);
+    }
+    return m;
+}
+
+/* Index entries of what is trusted were right when they were written; the others may say anything.
+ */
+static size_t right_index(uint8_t *index, size_t size, struct slice log, uint64_t trusted)
+{
+    size_t kept = 0;
+    for (size_t at = 0; at + 8 <= size; at += 8) {
+        uint64_t pos = (uint64_t)index[at + 4] << 24 | (uint64_t)index[at + 5] << 16 |
+                       (uint64_t)index[at + 6] << 8 | index[at + 7];
+        memmove(index + kept, index + at, 8);
+        if (pos < trusted) {
+            struct log_mark m = place_mark(log, &(struct bound){.pos = pos, .offset = INT64_MAX});
+            struct batch_header h;
+            enum err e = batch_peek(slice_sub(log, m.pos, log.size), &h);
+            CHECK(!e);
+            int64_t last = batch_last_offset(&h);
+            if (m.pos != pos || last > INT32_MAX) { continue; }
+            for (size_t k = 0; k < 4; k++) {
+                index[kept + k] = (uint8_t)(last >> (24 - 8 * k));
+            }
+        }
+        kept += 8;
+    }
+    return kept;
+}
+
+/* Checks the batches of one read from offset on. */
+static void check_slice(const struct log_slice *s, int64_t offset)
 {
     uint8_t *at = malloc(s->size);
     size_t got = 0;
@@ -97,26 +149,39 @@ static int64_t check_slice(const struct log_slice *s, int64_t offset, bool trust
     int64_t next = s->offset_first;
     for (size_t pos = 0; pos < got;) {
         struct batch_header h;
-        e = batch_peek(slice_of(at + pos, got - pos), &h);
-        CHECK(!e && batch_size(&h) <= got - pos);
+        struct slice left = slice_of(at + pos, got - pos);
+        e = batch_peek(left, &h);
+        CHECK(!e && batch_size(&h) <= left.size);
         CHECK(h.base_offset >= next && batch_last_offset(&h) >= h.base_offset);
-        CHECK(trusted || batch_check_crc(slice_of(at + pos, got - pos)) == ERR_OK);
+        CHECK(batch_check_crc(left) == ERR_OK);
         next = batch_last_offset(&h) + 1;
         pos += batch_size(&h);
     }
     CHECK(next == s->offset_next && next > offset);
     free(at);
-    return next;
 }
 
-static void read_all(struct log *log, bool trusted)
+/* The first position at or behind pos that is not known to be rotten. */
+static uint64_t skip_rot(struct log *log, uint64_t pos)
+{
+    struct log_rot rot;
+    log_lock(log);
+    while (log_rot_find_pos(log, 0, pos, &rot)) {
+        pos = rot.pos_end;
+    }
+    log_unlock(log);
+    return pos;
+}
+
+static void read_all(struct log *log, size_t bytes_max)
 {
     int64_t offset = log_start_offset(log);
     int64_t end = log_leo(log);
+    uint64_t pos = 0;
     for (int rounds = 0; offset < end && rounds < 1000; rounds++) {
         struct log_read_args a = {.offset = offset,
                                   .offset_max = end,
-                                  .bytes_max = 4096,
+                                  .bytes_max = bytes_max,
                                   .min_one = true,
                                   .may_block = true};
         struct log_slice s;
@@ -128,7 +193,11 @@ static void read_all(struct log *log, bool trusted)
             continue;
         }
         CHECK(s.size > 0);
-        offset = check_slice(&s, offset, trusted);
+        CHECKF(skip_rot(log, pos) == s.pos, "a read at %lld begins at %llu, the last ended at %llu",
+               (long long)offset, (unsigned long long)s.pos, (unsigned long long)pos);
+        check_slice(&s, offset);
+        offset = s.offset_next;
+        pos = s.pos + s.size;
         log_slice_release(&s);
     }
     struct log_time_offset t;
@@ -168,13 +237,29 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rest = slice_sub(rest, index.size, rest.size);
     struct slice times = slice_sub(rest, 0, (size_t)data[4] << 8 | data[5]);
     rest = slice_sub(rest, times.size, rest.size);
-    uint8_t *bytes = malloc(rest.size ? rest.size : 1);
+    uint8_t *bytes = malloc(rest.size + index.size + 1);
     CHECK(bytes != NULL);
     memcpy(bytes, rest.at, rest.size);
     if (flags & FLAG_REPAIR) { repair(bytes, rest.size); }
+    struct slice data_file = slice_of(bytes, rest.size);
+    struct bound bound = {.pos = UINT64_MAX, .offset = data[1]};
+    struct log_mark placed = place_mark(data_file, &bound);
+    bound.is_sound = true;
+    struct log_mark sound = place_mark(data_file, &bound);
+    struct log_recovery r = {.from = {.base = -1, .epoch = -1}, .mark = {.base = -1, .epoch = -1}};
+    r.has_mark = (flags & FLAG_MARK) != 0;
+    if (r.has_mark) { r.mark.offset = data[1]; }
+    if (r.has_mark && flags & FLAG_PLACED) { r.mark = placed; }
+    if (r.has_mark && flags & FLAG_TRUST) { r.from = flags & FLAG_PLACED ? sound : r.mark; }
+    if (flags & FLAG_HW) { r.hw = data[1]; }
     empty_dir();
-    write_file(".log", slice_of(bytes, rest.size));
-    if (index.size) { write_file(".index", index); }
+    write_file(".log", data_file);
+    if (index.size) {
+        uint8_t *entries = bytes + rest.size;
+        memcpy(entries, index.at, index.size);
+        index.size = right_index(entries, index.size, data_file, r.from.pos);
+        write_file(".index", slice_of(entries, index.size));
+    }
     if (times.size) { write_file(".timeindex", times); }
     free(bytes);
 
@@ -182,12 +267,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct log_seed seed = {.topic = "t", .config = &fuzz.config};
     enum err e = log_new(&fuzz.env, &seed, 0, &log);
     CHECK(!e);
-    struct log_recovery r = {.from = {.base = -1, .epoch = -1}, .mark = {.base = -1, .epoch = -1}};
-    r.has_mark = (flags & FLAG_MARK) != 0;
-    if (r.has_mark) { r.mark.offset = data[1]; }
-    bool trusted = r.has_mark && (flags & FLAG_TRUST) != 0;
-    if (trusted) { r.from = r.mark; }
-    if (flags & FLAG_HW) { r.hw = data[1]; }
     log_lock(log);
     log_files_begin(log);
     e = log_recover(log, &r);
@@ -195,7 +274,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     log_unlock(log);
     CHECKF(!e, "recovery failed: %s", err_name(e));
     CHECK(log_start_offset(log) >= 0 && log_leo(log) >= log_start_offset(log));
-    read_all(log, trusted);
+    read_all(log, 4096);
+    read_all(log, 1);
     if (log_leo(log) < INT64_MAX - INT32_MAX - 2) { append_one(log); }
     CHECK(!atomic_load(&fuzz.offline));
     log_unref(log);

@@ -523,8 +523,8 @@ static void test_a_snapshot_of_lost_records_is_dropped(void **state)
         fixture_close(f, false);
         fixture_shell("cp '%s/kept' '%s/t-0/00000000000000000100.snapshot'", f->root, f->path);
         off_t size = size_of(file_of(f, FIRST_SEGMENT)) / 100;
-        assert_int_equal(
-            truncate(file_of(f, FIRST_SEGMENT), 80 * size + (whole ? 0 : size / 2)), 0);
+        assert_int_equal(truncate(file_of(f, FIRST_SEGMENT), 80 * size + (whole ? 0 : size / 2)),
+                         0);
         fixture_open(f);
         struct log *log = fixture_find(f, "t");
         assert_int_equal(log_leo(log), 80);
