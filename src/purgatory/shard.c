@@ -5,6 +5,7 @@
 
 #define BYTES_LOW UINT64_C(0x7f7f7f7f7f7f7f7f)
 #define SLOTS_HIGH UINT64_C(0x0080808080808080) /* the top bit of each slot's tag */
+#define FIRST_HIGH UINT64_C(0x0000000000808080) /* of each slot beside the lock */
 #define TAG_EACH UINT64_C(0x0001010101010101)
 #define PASSED_SHIFT 56u
 #define PASSED_ONE ((uint64_t)1 << PASSED_SHIFT)
@@ -44,13 +45,23 @@ static uint32_t mask_of(const struct shard *shard)
     return atomic_load_explicit(&shard->groups_mask, memory_order_relaxed);
 }
 
-static struct purg_watch_node **first_find(struct shard *shard, uint8_t tag,
-                                           const struct purg_key *key)
+static uint32_t table_keys_count(const struct shard *shard)
 {
-    for (uint32_t i = 0; i < SHARD_SLOTS_FIRST; i++) {
-        if (shard->tags[i] == tag && key_equal(&shard->last[i]->key, key)) {
-            return &shard->last[i];
-        }
+    return atomic_load_explicit(&shard->table_keys_count, memory_order_relaxed);
+}
+
+static void counter_add(_Atomic(uint32_t) *counter, uint32_t delta)
+{
+    uint32_t value = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, value + delta, memory_order_relaxed);
+}
+
+static inline struct purg_watch_node **slots_find(struct purg_watch_node **slots, uint64_t tags,
+                                                  uint64_t hash, const struct purg_key *key)
+{
+    for (uint64_t bits = tags_match(tags, tag_of(hash)); bits; bits &= bits - 1) {
+        struct purg_watch_node **slot = &slots[slot_of_bit(bits)];
+        if (key_equal(&(*slot)->key, key)) { return slot; }
     }
     return NULL;
 }
@@ -58,16 +69,14 @@ static struct purg_watch_node **first_find(struct shard *shard, uint8_t tag,
 struct purg_watch_node **purg_shard_find(struct shard *shard, uint64_t hash,
                                          const struct purg_key *key)
 {
+    struct purg_watch_node **first = slots_find(shard->last, shard->tags, hash, key);
+    if (first || table_keys_count(shard) == 0) { return first; }
     struct shard_group *groups = groups_of(shard);
-    uint8_t tag = tag_of(hash);
-    if (!groups) { return first_find(shard, tag, key); }
     uint32_t mask = mask_of(shard);
     for (uint32_t n = 0; n <= mask; n++) {
         struct shard_group *group = &groups[((uint32_t)hash + n) & mask];
-        for (uint64_t bits = tags_match(group->tags, tag); bits; bits &= bits - 1) {
-            struct purg_watch_node **slot = &group->last[slot_of_bit(bits)];
-            if (key_equal(&(*slot)->key, key)) { return slot; }
-        }
+        struct purg_watch_node **slot = slots_find(group->last, group->tags, hash, key);
+        if (slot) { return slot; }
         if (passed(group) == 0) { break; }
     }
     return NULL;
@@ -139,9 +148,6 @@ static void groups_double(const struct purgatory *purgatory, struct shard *shard
     struct shard_group *groups =
         purgatory->env.alloc(purgatory->env.ctx, groups_size(mask), PURG_CACHE_LINE);
     if (!groups) { return; }
-    for (uint32_t i = 0; !old && i < SHARD_SLOTS_FIRST; i++) {
-        groups_move(groups, mask, shard->last[i]);
-    }
     for (uint32_t g = 0; old && g <= old_mask; g++) {
         for (uint32_t i = 0; i < GROUP_SLOTS; i++) {
             if ((uint8_t)(old[g].tags >> (8 * i))) { groups_move(groups, mask, old[g].last[i]); }
@@ -181,48 +187,49 @@ void purg_refuse_grower(const struct purgatory *purgatory, const char *what)
     if (grower == thread_number()) { purg_misuse(&purgatory->env, what); }
 }
 
+/* Keys that the table takes, at so many a group. */
+static uint64_t table_room(const struct shard *shard, uint32_t group_keys)
+{
+    return groups_of(shard) ? group_keys * ((uint64_t)mask_of(shard) + 1) : 0;
+}
+
+/* A slot of the table for a new key; NULL: no room. */
+static struct purg_watch_node **table_slot_take(struct purgatory *purgatory, struct shard *shard,
+                                                uint64_t hash)
+{
+    uint32_t count = table_keys_count(shard);
+    if (count >= table_room(shard, GROUP_KEYS_MAX)) {
+        groups_grow(purgatory, shard, count < table_room(shard, GROUP_SLOTS));
+        if (count == table_room(shard, GROUP_SLOTS)) { return NULL; }
+    }
+    counter_add(&shard->table_keys_count, 1);
+    return group_slot_take(groups_of(shard), mask_of(shard), hash);
+}
+
 /* A new key's slot; NULL: no room. */
 static struct purg_watch_node **slot_take(struct purgatory *purgatory, struct shard *shard,
                                           uint64_t hash)
 {
-    uint64_t count = (uint64_t)mask_of(shard) + 1;
-    uint64_t most = groups_of(shard) ? GROUP_KEYS_MAX * count : SHARD_SLOTS_FIRST;
-    uint64_t slots = groups_of(shard) ? GROUP_SLOTS * count : SHARD_SLOTS_FIRST;
-    if (shard->keys_count >= most) { groups_grow(purgatory, shard, shard->keys_count < slots); }
-    struct shard_group *groups = groups_of(shard);
-    if (groups) {
-        if (shard->keys_count == GROUP_SLOTS * ((uint64_t)mask_of(shard) + 1)) { return NULL; }
-        return group_slot_take(groups, mask_of(shard), hash);
+    uint64_t bits = tags_match(shard->tags, 0) & FIRST_HIGH;
+    if (bits == 0 || table_keys_count(shard) > GROUP_KEYS_MAX) {
+        return table_slot_take(purgatory, shard, hash);
     }
-    for (uint32_t i = 0; i < SHARD_SLOTS_FIRST; i++) {
-        if (shard->tags[i] == 0) {
-            shard->tags[i] = tag_of(hash);
-            return &shard->last[i];
-        }
-    }
-    return NULL;
+    uint32_t i = slot_of_bit(bits);
+    shard->tags |= (uint32_t)tag_of(hash) << (8 * i);
+    return &shard->last[i];
 }
 
 static void slot_give(struct shard *shard, uint64_t hash, const struct purg_watch_node *last)
 {
-    shard->keys_count--;
-    if (groups_of(shard)) {
-        group_slot_give(groups_of(shard), mask_of(shard), hash, last);
-        return;
-    }
-    for (uint32_t i = 0; i < SHARD_SLOTS_FIRST; i++) {
-        if (shard->tags[i] && shard->last[i] == last) {
-            shard->tags[i] = 0;
+    for (uint64_t bits = tags_match(shard->tags, tag_of(hash)); bits; bits &= bits - 1) {
+        uint32_t i = slot_of_bit(bits);
+        if (shard->last[i] == last) {
+            shard->tags &= ~((uint32_t)0xff << (8 * i));
             return;
         }
     }
-    abort(); /* [SHD-1] */
-}
-
-static void counter_add(_Atomic(uint32_t) *counter, uint32_t delta)
-{
-    uint32_t value = atomic_load_explicit(counter, memory_order_relaxed);
-    atomic_store_explicit(counter, value + delta, memory_order_relaxed);
+    counter_add(&shard->table_keys_count, UINT32_MAX);
+    group_slot_give(groups_of(shard), mask_of(shard), hash, last);
 }
 
 /* How the metrics see a node come (1) or go (-1). */
@@ -277,7 +284,6 @@ void purg_shard_link(struct purgatory *purgatory, struct shard *shard, struct pu
     if (!slot) {
         slot = slot_take(purgatory, shard, node->hash);
         if (slot) {
-            shard->keys_count++;
             *slot = NULL;
         } else {
             slot = &shard->spilled;

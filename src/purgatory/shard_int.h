@@ -3,7 +3,8 @@
  * Place:      private to src/purgatory; purgatory.c parks and walks, shard.c keeps the lists.
  * Thread:     under the shard's lock, except where said.
  * Ownership:  nodes are the callers'; the table is the shard's.
- * Invariants: [SHD-1] a key of the table has one slot, which holds the last node of its ring.
+ * Invariants: [SHD-1] a key has one slot, beside the lock or in the table; it holds the last node
+ *             of the key's ring.
  *             [SHD-2] a group's count of passers is the number of keys that belong to it or before
  *             it and lie behind it, or PASSED_MAX for good.
  *             [SHD-3] the first node of a ring has no 'prev'; the last one, and no other, has
@@ -12,12 +13,14 @@
  * A ring holds the nodes of one key in the order they came. The slot holds the last one, which is
  * the one most likely in the cache, and linking touches no other.
  *
- * A shard of up to three keys has its slots beside its lock, in one cache line. With more keys
- * there is a table of groups, a cache line each: seven slots, a byte of the hash for each of them,
- * and how many keys went past because the group was full. So a key that is there costs one line
- * and its node, a key that is not there costs one line. The table doubles with the number of keys
- * and never shrinks. If it cannot grow and is full, a node goes into the shard's one ring of
- * spilled nodes, where all keys are mixed: slow, but parking does not fail. */
+ * A shard has three slots beside its lock, in one cache line: enough for few keys. More keys go to
+ * a table of groups, a cache line each: seven slots, a byte of the hash for each of them, and how
+ * many keys went past because the group was full. So a key that is there costs one line and its
+ * node, a key that is not there costs one line. While the table has many keys all new ones go
+ * there, so that it alone is looked into; when its last key has gone the shard's line is enough
+ * again. The table doubles with the number of keys and never shrinks. If it cannot grow and is
+ * full, a node goes into the shard's one ring of spilled nodes, where all keys are mixed: slow, but
+ * parking does not fail. */
 #ifndef PURGATORY_SHARD_INT_H
 #define PURGATORY_SHARD_INT_H
 
@@ -40,14 +43,14 @@ struct shard_group {
 
 struct shard {
     _Alignas(PURG_CACHE_LINE) _Atomic(uint32_t) lock;
-    _Atomic(uint32_t) groups_mask; /* set after the table; 0 and no table: the slots below */
-    uint32_t keys_count; /* that have a slot */
     /* Written under the lock, read by the metrics without it. */
     _Atomic(uint32_t) nodes_count;
     _Atomic(uint32_t) ops_count; /* counted at an operation's first node */
-    uint8_t tags[SHARD_SLOTS_FIRST]; /* 0: free */
     /* Written under the lock; read without it only to prefetch: a stale value does no harm. */
+    _Atomic(uint32_t) table_keys_count; /* that have their slots in the table */
+    _Atomic(uint32_t) groups_mask; /* set after the table */
     _Atomic(struct shard_group *) groups;
+    uint32_t tags; /* byte i for slot i of those below, 0: free */
     struct purg_watch_node *spilled; /* the last one */
     struct purg_watch_node *last[SHARD_SLOTS_FIRST];
 };
@@ -86,7 +89,7 @@ static inline void shard_prefetch(const struct shard *shard, uint64_t hash)
 {
     uint32_t mask = atomic_load_explicit(&shard->groups_mask, memory_order_acquire);
     uintptr_t groups = (uintptr_t)atomic_load_explicit(&shard->groups, memory_order_relaxed);
-    if (groups) {
+    if (atomic_load_explicit(&shard->table_keys_count, memory_order_relaxed) != 0) {
         uintptr_t at = groups + ((uint32_t)hash & mask) * sizeof(struct shard_group);
         purg_prefetch_write((const void *)at);
     }

@@ -74,7 +74,8 @@ static void world_end(void)
     purg_owner_shutdown(owner);
     assert_int_equal(purg_size(purgatory), 0);
     const struct shard *shard = &purgatory->shards[0];
-    assert_int_equal(shard->keys_count, 0);
+    assert_int_equal(shard->table_keys_count, 0);
+    assert_int_equal(shard->tags, 0);
     assert_null(shard->spilled);
     for (uint32_t g = 0; shard->groups && g <= shard->groups_mask; g++) {
         uint64_t passed = shard->groups[g].tags >> 56;
@@ -147,6 +148,53 @@ static void test_keys_that_come_and_go_are_found(void **state)
     for (uint64_t seed = 1; seed <= 4; seed++) {
         churn(NULL, SIZE_MAX, seed);
     }
+}
+
+/* Around the number of keys that a shard's line has slots for, to and fro. */
+static void test_few_keys_lie_beside_the_lock_also_after_many(void **state)
+{
+    (void)state;
+    world_start(NULL);
+    const struct shard *shard = &purgatory->shards[0];
+    for (uint64_t count = 1; count <= 20; count++) {
+        for (uint64_t i = 0; i < count; i++) {
+            park(&items[i], &i, 1);
+            assert_int_equal(shard->table_keys_count,
+                             i < SHARD_SLOTS_FIRST ? 0 : i + 1 - SHARD_SLOTS_FIRST);
+        }
+        for (uint64_t n = 0; n < count; n++) {
+            uint64_t i = (n + count / 2) % count;
+            items[i].is_ready = true;
+            assert_int_equal(purg_check(purgatory, owner, key_of(i)), 1);
+        }
+        assert_int_equal(shard->table_keys_count, 0);
+        step();
+    }
+    world_end();
+}
+
+/* In a table of many keys: else each look would be into both. */
+static void test_slots_beside_the_lock_stay_free_while_keys_are_many(void **state)
+{
+    (void)state;
+    world_start(NULL);
+    const struct shard *shard = &purgatory->shards[0];
+    for (uint64_t i = 0; i < 20; i++) {
+        park(&items[i], &i, 1);
+    }
+    for (uint64_t i = 0; i < 20; i++) {
+        items[i].is_ready = true;
+        assert_int_equal(purg_check(purgatory, owner, key_of(i)), 1);
+        uint64_t next = 20 + i;
+        park(&items[next], &next, 1);
+    }
+    assert_int_equal(shard->tags, 0);
+    assert_int_equal(shard->table_keys_count, 20);
+    for (uint64_t i = 20; i < 40; i++) {
+        assert_int_equal(purg_cancel_key(purgatory, owner, key_of(i), PURG_CANCELLED), 1);
+    }
+    step();
+    world_end();
 }
 
 static void test_keys_of_few_hashes_are_told_apart(void **state)
@@ -389,6 +437,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keys_that_come_and_go_are_found),
+        cmocka_unit_test(test_few_keys_lie_beside_the_lock_also_after_many),
+        cmocka_unit_test(test_slots_beside_the_lock_stay_free_while_keys_are_many),
         cmocka_unit_test(test_keys_of_few_hashes_are_told_apart),
         cmocka_unit_test(test_keys_without_memory_are_found),
         cmocka_unit_test(test_long_lists_without_memory_are_walked_in_order),
