@@ -33,7 +33,9 @@ struct journal {
     const struct logger *logger;
     char *dir; /* <metadata dir>/__cluster_metadata-0 */
     struct sys_file *file; /* the active log file */
+    int64_t base; /* its first offset, of its name */
     uint64_t pos; /* its end */
+    bool names_dirty; /* its name is not durable yet, or a snapshot's: the next append syncs them */
     int64_t next_offset;
     int64_t newest_ms; /* of the newest record; -1: none */
     uint64_t snapshot_bytes;
@@ -117,6 +119,7 @@ struct replay {
     uint64_t pos, size;
     struct meta_image **image;
     int64_t offset_fixed; /* snapshot: every record gets this offset; -1: their own */
+    int64_t skip_below; /* of a log: what the snapshot holds already */
     bool has_header, has_footer; /* of a snapshot */
 };
 
@@ -162,7 +165,8 @@ static enum err replay_apply(struct replay *p)
     }
     while (batch_iter_next(&it, &record)) {
         int64_t offset = p->offset_fixed >= 0 ? p->offset_fixed : record.offset;
-        enum err e = meta_apply(p->image, record.value, offset);
+        bool is_known = offset < p->skip_below;
+        enum err e = is_known ? ERR_OK : meta_apply(p->image, record.value, offset);
         if (e == ERR_NOMEM) { return e; }
         if (e) { return replay_damage(p, "a record that does not fit those before it"); }
         if (p->offset_fixed < 0) { p->j->next_offset = record.offset + 1; }
@@ -291,8 +295,15 @@ static enum err journal_load_snapshot(struct journal *j, const struct journal_fi
     return e;
 }
 
-/* Opens (creating it) the log file that begins at base as the active one and makes its name
- * durable. */
+static enum err journal_sync_names(struct journal *j)
+{
+    enum err e = j->names_dirty ? sys_dir_sync(j->sys, j->dir) : ERR_OK;
+    if (!e) { j->names_dirty = false; }
+    if (e == ERR_IO) { j->is_broken = true; }
+    return e;
+}
+
+/* Opens (creating it) the log file that begins at base as the active one. */
 static enum err journal_open_active(struct journal *j, int64_t base)
 {
     char path[JOURNAL_PATH_SIZE], name[64];
@@ -300,38 +311,75 @@ static enum err journal_open_active(struct journal *j, int64_t base)
     enum err e = journal_path(j, path, name);
     struct sys_file *file = NULL;
     if (!e) { e = sys_file_open(j->sys, path, SYS_WRITE | SYS_CREATE, &file); }
-    if (!e) { e = sys_dir_sync(j->sys, j->dir); }
-    if (e) {
-        sys_file_unref(file);
-        return e;
-    }
+    if (e) { return e; }
     sys_file_unref(j->file);
     j->file = file;
+    j->base = base;
     j->pos = 0;
+    j->names_dirty = true;
     return ERR_OK;
 }
 
+/* One log file. Of what stands below the snapshot only the shape is checked: an early Barnabas went
+ * on in the old file when it could not open the new one. */
+static enum err journal_load_log(struct journal *j, int64_t base, int64_t snapshot_end,
+                                 bool may_be_torn, struct meta_image **image)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%020" PRId64 ".log", base);
+    enum err e = journal_open_active(j, base);
+    if (e) { return e; }
+    struct replay p = {.j = j, .file = j->file, .name = name, .image = image};
+    p.offset_fixed = -1;
+    p.skip_below = snapshot_end;
+    if (base < snapshot_end && j->next_offset == snapshot_end) { j->next_offset = base; }
+    if (base != j->next_offset) {
+        return replay_damage(&p, "the records before this file are missing");
+    }
+    e = replay_file(&p, may_be_torn);
+    j->pos = p.pos;
+    j->bytes_since_snapshot += p.pos;
+    return e;
+}
+
+static enum err log_is_empty(struct journal *j, int64_t base, bool *is_empty)
+{
+    struct sys_stat st;
+    char path[JOURNAL_PATH_SIZE], name[64];
+    snprintf(name, sizeof name, "%020" PRId64 ".log", base);
+    enum err e = journal_path(j, path, name);
+    if (!e) { e = sys_path_stat(j->sys, path, &st); }
+    *is_empty = !e && st.size == 0;
+    return e;
+}
+
+/* Files that hold something, one after another; those that a snapshot and a later file replace are
+ * left out. Then the empty ones behind: the last is the active one if it begins where the records
+ * end, and left over from an early Barnabas if they went on elsewhere. */
 static enum err journal_load_logs(struct journal *j, const struct journal_files *f,
                                   struct meta_image **image)
 {
+    size_t count = f->logs_count;
+    bool is_empty = true;
     enum err e = ERR_OK;
-    for (size_t i = 0; i < f->logs_count && !e; i++) {
-        if (f->logs[i] < j->next_offset && f->logs[i] < f->snapshot_end) { continue; }
-        char name[64];
-        snprintf(name, sizeof name, "%020" PRId64 ".log", f->logs[i]);
-        e = journal_open_active(j, f->logs[i]);
-        if (e) { break; }
-        struct replay p = {.j = j, .file = j->file, .name = name, .image = image};
-        p.offset_fixed = -1;
-        if (f->logs[i] != j->next_offset) {
-            return replay_damage(&p, "the records before this file are missing");
-        }
-        e = replay_file(&p, i + 1 == f->logs_count);
-        j->pos = p.pos;
-        j->bytes_since_snapshot += p.pos;
+    while (!e && count > 0 && is_empty) {
+        e = log_is_empty(j, f->logs[count - 1], &is_empty);
+        if (!e && is_empty) { count--; }
     }
-    if (!e && !j->file) { e = journal_open_active(j, j->next_offset); }
-    return e;
+    for (size_t i = 0; i < count && !e; i++) {
+        if (i + 1 < count && f->logs[i + 1] <= f->snapshot_end) { continue; }
+        e = journal_load_log(j, f->logs[i], f->snapshot_end, i + 1 == count, image);
+    }
+    if (e) { return e; }
+    if (j->next_offset < f->snapshot_end) { j->next_offset = f->snapshot_end; }
+    int64_t last = f->logs_count > count ? f->logs[f->logs_count - 1] : -1;
+    if (last > j->next_offset) {
+        return journal_load_log(j, last, f->snapshot_end, false, image); /* says what is wrong */
+    }
+    bool is_replaced = j->next_offset == f->snapshot_end; /* whatever was read */
+    bool is_next = last == j->next_offset;
+    if (!j->file || is_replaced || is_next) { e = journal_open_active(j, j->next_offset); }
+    return e ? e : journal_sync_names(j);
 }
 
 /* Removes what a finished snapshot replaced; a failure leaves files that the next start removes. */
@@ -344,7 +392,7 @@ static void journal_remove_old(struct journal *j, const struct journal_files *f)
         }
     }
     for (size_t i = 0; i < f->logs_count; i++) {
-        if (f->logs[i] >= f->snapshot_end) { continue; }
+        if (f->logs[i] >= f->snapshot_end || f->logs[i] >= j->base) { continue; }
         snprintf(name, sizeof name, "%020" PRId64 ".log", f->logs[i]);
         if (journal_path(j, path, name) == ERR_OK) {
             err_ignore(sys_path_unlink(j->sys, path), "the next start removes it");
@@ -448,10 +496,11 @@ enum err journal_append(struct journal *j, const struct slice *records, size_t r
     if (j->is_broken) { return ERR_IO; }
     CHECK(records_count > 0);
     enum err e = journal_encode(j, records, records_count, wall_ms, j->next_offset);
-    if (e) { return e; }
+    if (!e) { e = journal_sync_names(j); }
+    if (e && !j->is_broken) { return e; }
     struct sys_iov iov = {j->buf.at, j->buf.size};
     size_t written;
-    e = sys_file_write(j->file, &iov, 1, j->pos, &written);
+    if (!e) { e = sys_file_write(j->file, &iov, 1, j->pos, &written); }
     if (e == ERR_NOSPACE && sys_file_truncate(j->file, j->pos) == ERR_OK) { return e; }
     if (!e) { e = sys_file_sync(j->file); }
     if (e) {
@@ -588,10 +637,16 @@ enum err journal_snapshot(struct journal *j, const struct meta_image *image, int
              JOURNAL_EPOCH);
     if (!e) { e = journal_path(j, part, name); }
     if (!e) { e = snapshot_write(j, image, wall_ms, part); }
+    /* The log goes on in a new file before the snapshot has its name: no record behind it may ever
+     * stand in a file that it replaces. One sync makes both names durable, [JRN-2]; where it cannot
+     * be made now, the next append does it first. */
+    if (!e && j->pos > 0) {
+        e = journal_open_active(j, j->next_offset);
+        if (!e) { j->bytes_since_snapshot = 0; }
+    }
     if (!e) { e = sys_path_rename(j->sys, part, path); }
-    /* The new log file's name is made durable by the same directory sync as the snapshot's,
-     * [JRN-2]. */
-    if (!e) { e = journal_open_active(j, j->next_offset); }
+    if (!e) { j->names_dirty = true; }
+    if (!e) { e = journal_sync_names(j); }
     if (e) {
         log_warn(j->logger, JOURNAL_LOGGER, "Writing a metadata snapshot in %s failed: %s", j->dir,
                  err_name(e));

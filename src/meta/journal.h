@@ -8,7 +8,8 @@
  *             the device.
  * Invariants: [JRN-1] a record is applied anywhere only after it was synced. [JRN-2] a snapshot's
  *             name appears (rename, directory synced) only when its content is synced. [JRN-3] log
- *             files below the newest snapshot are removed only after [JRN-2].
+ *             files below the newest snapshot are removed only after [JRN-2]. [JRN-4] what is
+ *             appended behind a snapshot stands in a file that begins there or later.
  * Failure:    a torn tail of the newest log file (a crash in the middle of an append that was
  *             never acknowledged) is cut. Any other damage is an error that names file and
  *             position: the broker does not start. ERR_IO: nothing more is written. */

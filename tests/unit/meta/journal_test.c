@@ -258,6 +258,55 @@ static void test_what_a_snapshot_replaced_is_removed_at_the_next_start(void **st
     assert_false(exists(f, "00000000000000000001-0000000001.checkpoint.part"));
 }
 
+/* What an early version left when it had named its snapshot and could not open the file behind it:
+ * the old one went on. The new one may be there, empty; the snapshot's name may be lost. */
+static void test_a_log_that_went_on_behind_its_snapshot_is_read(void **state)
+{
+    struct fixture *f = *state;
+    const char *next = "00000000000000000002.log";
+    char command[2100], old[400], new[400];
+    path_of(f, LOG0, old);
+    path_of(f, next, new);
+    for (int variant = 0; variant < 3; variant++) {
+        assert_int_equal(open_again(f), ERR_OK);
+        append(f, "a", 1);
+        append(f, "b", 2);
+        snprintf(command, sizeof command, "cp '%s' '%s.kept'", old, old);
+        assert_int_equal(system(command), 0);
+        snapshot(f);
+        append(f, "c", 3);
+        shut(f);
+        snprintf(command, sizeof command, "cat '%s.kept' '%s' > '%s' && rm '%s' '%s.kept'", old,
+                 new, old, new, old);
+        assert_int_equal(system(command), 0);
+        if (variant > 0) { damage(f, next, 0, true); }
+        if (variant > 1) {
+            char path[400];
+            path_of(f, "00000000000000000002-0000000001.checkpoint", path);
+            assert_int_equal(remove(path), 0);
+        }
+        for (uint8_t i = 0; i < 3; i++) {
+            char name[2] = {(char)('d' + i)};
+            assert_int_equal(open_again(f), ERR_OK);
+            assert_int_equal(f->image->offset, 2 + i);
+            assert_int_equal(tree_count(f->image->topics), (size_t)3 + i);
+            append(f, name, (uint8_t)(4 + i));
+        }
+        /* Torn, it is cut as any other. */
+        damage(f, LOG0, file_size(f, LOG0) - 1, true);
+        assert_int_equal(open_again(f), ERR_OK);
+        assert_int_equal(f->image->offset, 4);
+        snapshot(f);
+        assert_false(exists(f, LOG0));
+        assert_false(exists(f, next));
+        assert_int_equal(open_again(f), ERR_OK);
+        assert_int_equal(tree_count(f->image->topics), 5);
+        shut(f);
+        snprintf(command, sizeof command, "rm -r '%s/__cluster_metadata-0'", f->dir);
+        assert_int_equal(system(command), 0);
+    }
+}
+
 static void test_a_damaged_snapshot_stops_the_start(void **state)
 {
     struct fixture *f = *state;
@@ -419,6 +468,8 @@ static void test_a_missing_log_file_stops_the_start(void **state)
     snprintf(command, sizeof command, "mv '%s' '%s'", from, to);
     assert_int_equal(system(command), 0);
     assert_int_equal(open_again(f), ERR_CORRUPT);
+    damage(f, "00000000000000000005.log", 0, true); /* empty, its name says the same */
+    assert_int_equal(open_again(f), ERR_CORRUPT);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -433,6 +484,7 @@ int main(void)
         CASE(test_damage_before_the_tail_stops_the_start),
         CASE(test_a_snapshot_replaces_the_log),
         CASE(test_what_a_snapshot_replaced_is_removed_at_the_next_start),
+        CASE(test_a_log_that_went_on_behind_its_snapshot_is_read),
         CASE(test_a_damaged_snapshot_stops_the_start),
         CASE(test_a_snapshot_without_its_end_stops_the_start),
         CASE(test_a_snapshot_of_kafka_is_read),
