@@ -93,6 +93,7 @@ struct mark_state {
     bool has_mark;
     int64_t start; /* -1: nothing said */
     int64_t hw; /* -1 */
+    bool was_folded; /* the checkpoints, which know names only, speak of this log */
 };
 /* Reads the file into a map from (topic id, partition) to struct mark_state. Damaged entries are
  * skipped. ERR_NOTFOUND, ERR_CORRUPT (no such file of ours). */

@@ -47,9 +47,12 @@ static void recovery_of(const struct load *l, const struct log *log, const char 
     r->mark = r->from;
     r->is_ours = l->had_marks;
     r->may_stop = true;
-    if (checkpoint_get(&l->starts, name, &at)) { r->start = at; }
-    if (checkpoint_get(&l->hws, name, &at)) { r->hw = at; }
     const struct mark_state *s = marks_state(&l->marks, log->topic_id, log->partition);
+    /* Checkpoints are written with each fold. Who was not in one yet has a name that may have been
+     * another's; what its start is, the marks say. */
+    bool is_checked = !l->had_marks || (s && s->was_folded);
+    if (checkpoint_get(&l->starts, name, &r->start_max) && is_checked) { r->start = r->start_max; }
+    if (is_checked && checkpoint_get(&l->hws, name, &at)) { r->hw = at; }
     if (s) {
         r->from = s->from;
         r->mark = s->mark;
@@ -305,8 +308,7 @@ static bool is_bare(const struct load *l)
 /* Marks that say that this directory is ours, and nothing of any log. */
 static enum err found_marks(struct logdir *dir)
 {
-    enum err e = marks_fold(&dir->marks, NULL, 0, marks_generation(&dir->marks));
-    return e ? e : sys_dir_sync(dir->sys, dir->path);
+    return marks_fold(&dir->marks, NULL, 0, marks_generation(&dir->marks));
 }
 
 /* On a full disk the next start finds the old ones and recovers the same again: reading and

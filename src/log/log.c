@@ -397,6 +397,9 @@ static enum err roll_now(struct log *log, int64_t base, int64_t now_ms)
 {
     enum err e = log_seal_active(log);
     if (e) { return log_device_error(log, e, "closing a segment"); }
+    /* They know of a write that was taken back: a snapshot would make it true [APP-2]. */
+    if (log->warm->producers_stale) { e = log_rebuild_producers(log); }
+    if (e) { return e; }
     e = log_write_snapshot(log, base);
     if (e) { return log_device_error(log, e, "writing a producer snapshot"); }
     struct segment n = segment_empty(base);

@@ -398,7 +398,8 @@ struct log_recovery {
     bool has_mark;
     bool is_ours; /* the directory had marks of ours: no compacted log of another broker is in it */
     bool may_stop; /* at a start: ERR_STOPPED when the process is told to stop */
-    int64_t start; /* of the checkpoint, 0 when none */
+    int64_t start; /* 0 when none is known */
+    int64_t start_max; /* of the checkpoint, which may speak of a deleted log of that name */
     int64_t hw;
     /* Out. */
     uint64_t scanned_bytes;

@@ -365,7 +365,9 @@ static enum err drop_headless(struct log *log, struct log_recovery *r)
 {
     struct segment *g = &log->segments[0];
     bool has_synced = r->has_mark && (r->mark.base < 0 || r->mark.offset > r->start);
-    if (!r->is_ours || has_synced || g->base <= r->start) { return ERR_OK; }
+    if (!r->is_ours || has_synced || g->base <= r->start || g->base <= r->start_max) {
+        return ERR_OK;
+    }
     enum err e = cut_tail(log, 0, 0, r);
     if (!e) { e = log_unlink_segment(log, g); }
     if (!e) { e = sync_unlinked(log); }

@@ -323,6 +323,7 @@ enum err marks_read(struct sys *sys, const char *dir_path, struct map *out)
     map_init(out);
     uint8_t *at = NULL;
     size_t size = 0;
+    if (e->kind == MARK_FOLD) { s->was_folded = true; }
     enum err e = smallfile_read(sys, path, &at, &size);
     if (e) { return e; }
     if (size < MARKS_ENTRY_SIZE || memcmp(at, marks_magic, sizeof marks_magic) != 0) {

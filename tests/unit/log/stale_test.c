@@ -1,0 +1,139 @@
+/* stale_test.c - what is on the disk and speaks of something that is gone: of a deleted topic of
+ * the same name, of a write that was taken back, of a segment that was cut. None of it is believed
+ * later. */
+#include "fixture.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#define FIRST_SEGMENT "00000000000000000000"
+
+static int setup(void **state)
+{
+    struct fixture *f = malloc(sizeof *f);
+    assert_non_null(f);
+    fixture_init(f);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture_fini(*state);
+    free(*state);
+    return 0;
+}
+
+static void limit_files(rlim_t size)
+{
+    struct rlimit l;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &l), 0);
+    l.rlim_cur = size;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &l), 0);
+}
+
+/* Checkpoints know names only. */
+static void test_a_new_log_does_not_begin_where_a_deleted_one_of_its_name_did(void **state)
+{
+    struct fixture *f = *state;
+    fixture_open(f);
+    struct log *log = fixture_create(f, "t");
+    fixture_fill(f, log, 20);
+    log_set_hw(log, 20);
+    assert_int_equal(log_set_start(log, 10), ERR_OK);
+    assert_int_equal(logdir_flush(f->dir), ERR_OK);
+    assert_int_equal(logdir_checkpoint(f->dir, true), ERR_OK);
+    assert_int_equal(logdir_delete_log(f->dir, log), ERR_OK);
+    log_unref(log);
+    f->topic_id.b[0] ^= 1;
+    log = fixture_create(f, "t");
+    fixture_fill(f, log, 15);
+    assert_int_equal(logdir_flush(f->dir), ERR_OK);
+    log_unref(log);
+    fixture_close(f, false);
+    fixture_open(f);
+    log = fixture_find(f, "t");
+    assert_int_equal(log_start_offset(log), 0);
+    assert_int_equal(log_hw(log), 0);
+    assert_int_equal(fixture_read_all(log, 1000), 15);
+    /* A start of its own it keeps, though marks were folded since. */
+    log_set_hw(log, 15);
+    assert_int_equal(log_set_start(log, 5), ERR_OK);
+    for (int folds = 0; folds < 2; folds++) {
+        log_unref(log);
+        fixture_close(f, false);
+        fixture_open(f);
+        log = fixture_find(f, "t");
+        assert_int_equal(log_start_offset(log), 5);
+    }
+    log_unref(log);
+}
+
+/* Its mark is damaged, and so is taken for never written. */
+static void test_a_log_without_a_mark_may_begin_where_its_checkpoint_says(void **state)
+{
+    struct fixture *f = *state;
+    f->options.config.segment_bytes = 1500;
+    f->options.config.retention_bytes = 3000;
+    fixture_open(f);
+    struct log *log = fixture_create(f, "t");
+    fixture_fill(f, log, 50);
+    log_set_hw(log, 50);
+    size_t deleted = 0;
+    assert_int_equal(log_retention_step(log, NOW_MS, &deleted), ERR_OK);
+    int64_t start = log_start_offset(log);
+    assert_true(start > 0);
+    assert_int_equal(logdir_flush(f->dir), ERR_OK);
+    assert_int_equal(logdir_checkpoint(f->dir, true), ERR_OK);
+    log_unref(log);
+    fixture_close(f, false);
+    fixture_shell("head -c 64 '%s/synced-marks' >'%s/m' && mv '%s/m' '%s/synced-marks'", f->path,
+                  f->root, f->root, f->path);
+    fixture_open(f);
+    log = fixture_find(f, "t");
+    assert_int_equal(log_start_offset(log), start);
+    assert_int_equal(fixture_read_all(log, 1000), 50 - start);
+    log_unref(log);
+}
+
+static void test_a_roll_after_a_failed_append_writes_no_word_of_it(void **state)
+{
+    struct fixture *f = *state;
+    fixture_open(f);
+    struct log *log = fixture_create(f, "t");
+    for (int i = 0; i < 20; i++) {
+        fixture_append(f, log, (struct fixture_batch){.producer_id = 3, .sequence = i});
+    }
+    for (int i = 0; i < 30; i++) { /* more than is read again before a snapshot */
+        fixture_append(f, log, (struct fixture_batch){.value_size = 30000});
+    }
+    assert_int_equal(logdir_flush(f->dir), ERR_OK);
+    limit_files(log->segments[0].size + 100);
+    struct fixture_batch b = {
+        .producer_id = 3, .sequence = 20, .value_size = 2000, .expect_error = true};
+    assert_int_equal(fixture_append(f, log, b).err, ERR_NOSPACE);
+    limit_files(RLIM_INFINITY);
+    assert_int_equal(log_roll(log, NOW_MS), ERR_OK);
+    log_unref(log);
+    fixture_close(f, false);
+    fixture_open(f);
+    log = fixture_find(f, "t");
+    b.expect_error = false;
+    struct log_append_result r = fixture_append(f, log, b);
+    assert_false(r.is_duplicate);
+    assert_int_equal(r.first_offset, 50);
+    log_unref(log);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        T(test_a_new_log_does_not_begin_where_a_deleted_one_of_its_name_did),
+        T(test_a_log_without_a_mark_may_begin_where_its_checkpoint_says),
+        T(test_a_roll_after_a_failed_append_writes_no_word_of_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
