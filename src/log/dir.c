@@ -342,7 +342,6 @@ enum err logdir_checkpoint(struct logdir *dir, bool fold)
     if (!e) { e = sys_dir_sync(dir->sys, dir->path); }
     if (!e && fold) {
         e = fold_marks(dir, logs, count, generation);
-        if (!e) { e = sys_dir_sync(dir->sys, dir->path); }
         if (e == ERR_AGAIN) { e = ERR_OK; } /* next time */
     }
     for (size_t i = 0; i < count; i++) {

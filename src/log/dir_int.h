@@ -55,6 +55,7 @@ struct marks {
     /* Guarded by the lock. */
     char path[LOG_PATH_SIZE];
     struct sys_file *file;
+    bool name_dirty; /* its name is not durable yet */
     uint64_t pos; /* end of the file */
     struct mark_entry *pending; /* of the last flush: written with the next */
     uint32_t pending_count, pending_capacity;
@@ -67,9 +68,10 @@ void marks_fini(struct marks *m);
 /* Opens the file to go on behind its last whole entry; makes an empty one when absent. */
 NODISCARD enum err marks_open(struct marks *m);
 uint32_t marks_generation(struct marks *m);
-/* Replaces the file by one that holds these entries, durably but for the directory's sync.
- * ERR_AGAIN: marks_put() came since 'generation', which was taken before the entries were
- * collected. Marks that were added since are lost, which is safe. */
+/* Replaces the file by one that holds these entries, durably. ERR_AGAIN: marks_put() came since
+ * 'generation', which was taken before the entries were collected. Marks that were added since are
+ * lost, which is safe. On another error the marks go on in the old file, or in the new one, whose
+ * name the next durable mark syncs. */
 NODISCARD enum err marks_fold(struct marks *m, const struct mark_entry *entries, uint32_t count,
                               uint32_t generation);
 /* Keeps an entry for the next marks_write(). Without memory it is left out: a lower mark is safe.
@@ -91,9 +93,9 @@ struct mark_state {
     struct log_mark from;
     struct log_mark mark;
     bool has_mark;
+    bool was_folded; /* the checkpoints, which know names only, speak of this log */
     int64_t start; /* -1: nothing said */
     int64_t hw; /* -1 */
-    bool was_folded; /* the checkpoints, which know names only, speak of this log */
 };
 /* Reads the file into a map from (topic id, partition) to struct mark_state. Damaged entries are
  * skipped. ERR_NOTFOUND, ERR_CORRUPT (no such file of ours). */

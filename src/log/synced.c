@@ -10,6 +10,7 @@
  *             flush are written with the next, and synced by a syncfs of it or within
  *             MARKS_SYNC_DELAY_NS: a mark that comes too late only makes more bytes count as a
  *             possible torn tail. [MRK-3] a lowered mark is durable before the bytes above it go.
+ *             [MRK-4] the open file is the one that has the name: a fold opens it before it renames.
  * Failure:    a damaged entry is skipped; a damaged file counts as no marks. */
 #include "log/dir_int.h"
 
@@ -87,6 +88,7 @@ enum err marks_open(struct marks *m)
     if (e) { return e; }
     m->pos = size - size % MARKS_ENTRY_SIZE;
     if (m->pos > 0) { return ERR_OK; }
+    m->name_dirty = true;
     uint8_t header[MARKS_ENTRY_SIZE];
     size_t written = 0;
     encode_header(header);
@@ -152,6 +154,13 @@ enum err marks_write(struct marks *m)
     return e;
 }
 
+static enum err sync_name(struct marks *m)
+{
+    enum err e = m->name_dirty ? sys_parent_sync(m->sys, m->path) : ERR_OK;
+    if (!e) { m->name_dirty = false; }
+    return e;
+}
+
 enum err marks_put(struct marks *m, const struct mark_entry *entry, bool durable)
 {
     uint8_t buf[MARKS_ENTRY_SIZE];
@@ -170,6 +179,7 @@ enum err marks_put(struct marks *m, const struct mark_entry *entry, bool durable
     enum err e = append(m, buf, sizeof buf);
     if (!e && durable) {
         e = sys_file_sync(m->file);
+        if (!e) { e = sync_name(m); }
         if (!e) { m->synced = m->written; }
     }
     sys_mutex_unlock(&m->lock);
@@ -185,6 +195,9 @@ enum err marks_sync(struct marks *m)
     if (!f) { return ERR_OK; }
     enum err e = sys_file_sync(f);
     sys_file_unref(f);
+    sys_mutex_lock(&m->lock);
+    if (!e) { e = sync_name(m); }
+    sys_mutex_unlock(&m->lock);
     if (!e) { marks_note_synced(m, written); }
     return e;
 }
@@ -236,6 +249,33 @@ uint32_t marks_generation(struct marks *m)
     return g;
 }
 
+/* Puts a file of these bytes in the place of the marks. */
+static enum err replace_file(struct marks *m, struct slice bytes)
+{
+    char tmp[LOG_PATH_SIZE + 8];
+    struct sys_file *f = NULL;
+    size_t written = 0;
+    struct sys_iov iov = {bytes.at, bytes.size};
+    int n = snprintf(tmp, sizeof tmp, "%s.tmp", m->path);
+    CHECK(n > 0 && (size_t)n < sizeof tmp);
+    enum err e = sys_file_open(m->sys, tmp, SYS_WRITE | SYS_CREATE | SYS_TRUNCATE, &f);
+    if (e) { return e; }
+    e = sys_file_write(f, &iov, 1, 0, &written);
+    if (!e) { e = sys_file_sync(f); }
+    if (!e) { e = sys_path_rename(m->sys, tmp, m->path); }
+    if (e) {
+        sys_file_unref(f);
+        err_ignore(sys_path_unlink(m->sys, tmp), "the error that led here counts");
+        return e;
+    }
+    sys_file_unref(m->file);
+    m->file = f; /* [MRK-4] */
+    m->pos = bytes.size;
+    m->synced = m->written;
+    m->name_dirty = true;
+    return sync_name(m);
+}
+
 enum err marks_fold(struct marks *m, const struct mark_entry *entries, uint32_t count,
                     uint32_t generation)
 {
@@ -248,16 +288,7 @@ enum err marks_fold(struct marks *m, const struct mark_entry *entries, uint32_t 
     }
     sys_mutex_lock(&m->lock);
     /* Something was lowered while the caller collected its entries: they may say too much. */
-    enum err e = generation == m->generation ? ERR_OK : ERR_AGAIN;
-    struct sys_file *f = NULL;
-    if (!e) { e = smallfile_write(m->sys, m->path, slice_of(buf, size), SMALLFILE_DURABLE); }
-    if (!e) { e = sys_file_open(m->sys, m->path, SYS_WRITE, &f); }
-    if (!e) {
-        sys_file_unref(m->file);
-        m->file = f;
-        m->pos = size;
-        m->synced = m->written;
-    }
+    enum err e = generation == m->generation ? replace_file(m, slice_of(buf, size)) : ERR_AGAIN;
     sys_mutex_unlock(&m->lock);
     mem_free(buf);
     return e;
@@ -292,6 +323,7 @@ static void state_apply(struct mark_state *s, const struct mark_entry *e)
     if (!s->has_mark) { s->from = (struct log_mark){.epoch = -1}; }
     bool lower = e->kind == MARK_LOWERED && e->mark.offset < s->from.offset;
     if (e->kind == MARK_FOLD || lower) { s->from = e->mark; }
+    if (e->kind == MARK_FOLD) { s->was_folded = true; }
     s->mark = e->mark;
     s->has_mark = true;
 }
@@ -323,7 +355,6 @@ enum err marks_read(struct sys *sys, const char *dir_path, struct map *out)
     map_init(out);
     uint8_t *at = NULL;
     size_t size = 0;
-    if (e->kind == MARK_FOLD) { s->was_folded = true; }
     enum err e = smallfile_read(sys, path, &at, &size);
     if (e) { return e; }
     if (size < MARKS_ENTRY_SIZE || memcmp(at, marks_magic, sizeof marks_magic) != 0) {
