@@ -5,8 +5,9 @@
  *             under it. Gathering: several batches that arrived together are staged and leave in
  *             one positional write; a roll between them ends one write and begins the next.
  * Invariants: [APP-1] nothing is published before its write succeeded. [APP-2] after a failed
- *             write the file is cut back to the published end and producer state is rebuilt. Cost:
- *             no allocation but the growth of the sparse index. */
+ *             write the file is cut back to the published end, producer state is rebuilt and the
+ *             epochs' file says what it did. Cost: no allocation but the growth of the sparse
+ *             index. */
 #include "log/log_int.h"
 
 struct staged {
@@ -80,12 +81,14 @@ static enum err take_back(struct log *log, enum err cause)
 {
     struct segment *s = log_active(log);
     if (log->warm->producers.count > 0) { log->warm->producers_stale = true; }
-    epochs_truncate_end(&log->epochs, log_leo(log) + 1);
+    bool had_epochs = epochs_truncate_end(&log->epochs, log_leo(log) + 1);
     cause = log_device_error(log, cause, "appending");
     if (cause == ERR_OFFLINE) { return cause; }
     enum err e = sys_file_truncate(s->file, s->size);
     if (log->warm->reserved_end != LOG_RESERVE_OFF) { log->warm->reserved_end = s->size; }
     if (e) { return log_device_error(log, e, "cutting back a failed append"); }
+    /* Else a later start would take them, when the log has grown past them. */
+    if (had_epochs) { err_ignore(log_write_epochs(log), "logged; the next epoch writes the file"); }
     return cause;
 }
 

@@ -73,6 +73,38 @@ static void test_a_full_disk_refuses_and_recovers_without_a_restart(void **state
     log_unref(log);
 }
 
+/* An epoch of records that never came must not be found by a later start. */
+static void test_epochs_of_a_failed_append_leave_their_file(void **state)
+{
+    struct fixture *f = *state;
+    struct log *log = fixture_create(f, "t");
+    signal(SIGXFSZ, SIG_IGN);
+    fixture_append(f, log, (struct fixture_batch){0});
+    assert_int_equal(logdir_flush(f->dir), ERR_OK);
+    f->batch.size = 0;
+    for (int32_t i = 0; i < 2; i++) {
+        struct mslice b = fixture_build(f, &(struct fixture_batch){.value_size = 2000});
+        batch_set_base_offset(b.at, 1 + i);
+        batch_set_leader_epoch(b.at, 1 + i);
+    }
+    struct log_append_args a = {.records = {f->batch.at, f->batch.size},
+                                .now_ms = NOW_MS,
+                                .origin = LOG_FROM_LEADER,
+                                .may_block = true};
+    struct log_append_result r;
+    limit_files(log->segments[0].size + 100);
+    assert_int_equal(fixture_append_one(log, &a, &r), ERR_NOSPACE);
+    limit_files(RLIM_INFINITY);
+    char path[600];
+    uint8_t *at = NULL;
+    size_t size = 0;
+    snprintf(path, sizeof path, "%s/t-0/leader-epoch-checkpoint", f->path);
+    assert_int_equal(smallfile_read(f->sys, path, &at, &size), ERR_OK);
+    assert_string_equal((const char *)at, "0\n2\n0 0\n1 1\n"); /* 2 was to begin at 2 */
+    mem_free(at);
+    log_unref(log);
+}
+
 /* Puts a file in place of the active segment's that refuses writes or syncs. */
 static void break_file(struct fixture *f, struct log *log, const char *path, unsigned flags)
 {
@@ -194,6 +226,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         T(test_a_full_disk_refuses_and_recovers_without_a_restart),
+        T(test_epochs_of_a_failed_append_leave_their_file),
         T(test_a_failed_write_takes_the_directory_offline_for_good),
         T(test_a_failed_sync_publishes_nothing_and_is_never_tried_again),
         T(test_a_failed_fdatasync_takes_its_own_directory_alone),
