@@ -10,7 +10,7 @@
  *             flush are written with the next, and synced by a syncfs of it or within
  *             MARKS_SYNC_DELAY_NS: a mark that comes too late only makes more bytes count as a
  *             possible torn tail. [MRK-3] a lowered mark is durable before the bytes above it go.
- *             [MRK-4] the open file is the one that has the name: a fold opens it before it renames.
+ *             [MRK-4] the open file is the one that has the name: a fold opens before it renames.
  * Failure:    a damaged entry is skipped; a damaged file counts as no marks. */
 #include "log/dir_int.h"
 
