@@ -35,7 +35,7 @@ struct window {
 };
 
 struct lane {
-    struct window *window;
+    _Alignas(128) struct window *window; /* lanes share no cache line, nor a pair of them */
     uint64_t number;
     uint64_t turns;
     uint64_t elapsed_ns;
@@ -90,14 +90,22 @@ static struct purg_key key_of(const struct lane *lane, uint64_t serial, size_t i
     return (struct purg_key){.hi = lane->number, .lo = serial, .sub = i};
 }
 
+/* Writes the keys of 'count' operations from a serial number on. Returns how many keys. */
+static size_t keys_of(const struct lane *lane, uint64_t serial, size_t count, struct purg_key *keys)
+{
+    size_t each = lane->window->options->keys;
+    for (size_t i = 0; i < count; i++) {
+        for (size_t k = 0; k < each; k++) {
+            *keys++ = key_of(lane, serial + i, k);
+        }
+    }
+    return count * each;
+}
+
 static void park(const struct lane *lane, struct purg_owner *owner, struct item *item,
-                 uint64_t serial, uint64_t now_ns)
+                 const struct purg_key *keys, uint64_t serial, uint64_t now_ns)
 {
     const struct window *window = lane->window;
-    struct purg_key keys[KEYS_MAX];
-    for (size_t i = 0; i < window->options->keys; i++) {
-        keys[i] = key_of(lane, serial, i);
-    }
     atomic_store_explicit(&item->is_ready, false, memory_order_relaxed);
     purg_op_init(&item->op, &item_type, owner);
     uint64_t deadline_ns = now_ns + (30000 + mix(serial) % 30000) * MS;
@@ -118,14 +126,14 @@ static void turn(struct lane *lane, struct purg_owner *owner, const struct slab 
     const struct window_options *options = lane->window->options;
     struct purgatory *purgatory = lane->window->purgatory;
     struct purg_key events[STEP_EVERY];
+    struct purg_key keys[STEP_EVERY * KEYS_MAX]; /* of the operations to be parked */
+    size_t keys_count = keys_of(lane, at->serial, options->turn, keys);
+    if (options->turn > 1) { purg_prefetch_many(purgatory, keys, keys_count); }
     for (size_t i = 0; i < options->turn; i++, at->oldest++) {
         atomic_store_explicit(&item_at(slab, at->oldest_index)->is_ready, true,
                               memory_order_relaxed);
         at->oldest_index = index_after(slab, at->oldest_index);
         events[i] = key_of(lane, at->oldest, at->oldest % options->keys);
-        for (size_t k = 0; k < options->keys && options->turn > 1; k++) {
-            purg_prefetch(purgatory, key_of(lane, at->serial + i, k));
-        }
     }
     if (options->turn > 1) {
         lane->completed += purg_check_many(purgatory, owner, events, options->turn);
@@ -133,7 +141,8 @@ static void turn(struct lane *lane, struct purg_owner *owner, const struct slab 
         lane->completed += purg_check(purgatory, owner, events[0]);
     }
     for (size_t i = 0; i < options->turn; i++, at->serial++) {
-        park(lane, owner, item_at(slab, at->next_index), at->serial, now_ns);
+        park(lane, owner, item_at(slab, at->next_index), &keys[i * options->keys], at->serial,
+             now_ns);
         at->next_index = index_after(slab, at->next_index);
     }
 }
@@ -171,7 +180,9 @@ static void *lane_main(void *arg)
         purg_owner_create(&window->options->env, &(struct purg_owner_options){.start_ns = now_ns});
     must(owner != NULL, "memory");
     for (uint64_t serial = 0; serial < outstanding; serial++) {
-        park(lane, owner, item_at(&slab, serial), serial, now_ns);
+        struct purg_key keys[KEYS_MAX];
+        keys_of(lane, serial, 1, keys);
+        park(lane, owner, item_at(&slab, serial), keys, serial, now_ns);
     }
     pthread_barrier_wait(&lane->window->start);
     lane_run(lane, owner, &slab, outstanding);

@@ -406,6 +406,15 @@ void purg_prefetch(const struct purgatory *purgatory, struct purg_key key)
     shard_prefetch(shard_of(purgatory, hash), hash);
 }
 
+void purg_prefetch_many(const struct purgatory *purgatory, const struct purg_key *keys,
+                        size_t keys_count)
+{
+    uint64_t hashes[KEYS_AHEAD];
+    for (size_t at = 0; at < keys_count; at += KEYS_AHEAD) {
+        keys_hash(purgatory, &keys[at], keys_count - at, hashes);
+    }
+}
+
 size_t purg_cancel_key(struct purgatory *purgatory, struct purg_owner *self, struct purg_key key,
                        enum purg_reason reason)
 {
