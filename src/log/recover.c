@@ -64,9 +64,19 @@ static enum err list_visit(void *ctx, const char *name, bool is_dir) NO_THREAD_S
     return log_add_segment(log, &s);
 }
 
+/* There is no file: the next record gets this offset. */
+static void begin_anew(struct log *log, int64_t base) HOLDS(log->lock);
+static void begin_anew(struct log *log, int64_t base)
+{
+    log->segments[0] = (struct segment){
+        .base = base, .end = base, .time_max = -1, .time_max_offset = base, .time_first = -1};
+    log->segments_count = 1;
+}
+
 /* Names come in sorted order, and twenty digits sort as numbers. */
-static enum err recover_list(struct log *log, int64_t *snapshot_max) HOLDS(log->lock);
-static enum err recover_list(struct log *log, int64_t *snapshot_max)
+static enum err recover_list(struct log *log, const struct log_recovery *r, int64_t *snapshot_max)
+    HOLDS(log->lock);
+static enum err recover_list(struct log *log, const struct log_recovery *r, int64_t *snapshot_max)
 {
     char path[LOG_PATH_SIZE];
     struct listing l = {.log = log, .snapshot_max = -1};
@@ -77,6 +87,7 @@ static enum err recover_list(struct log *log, int64_t *snapshot_max)
     enum err e = sys_dir_list(log->env->sys, path, list_visit, &l);
     if (e) { return log_device_error(log, e, "listing a partition"); }
     *snapshot_max = l.snapshot_max;
+    if (!l.has_segment) { begin_anew(log, r->start); }
     for (uint32_t i = 0; i + 1 < log->segments_count; i++) {
         log->segments[i].end = log->segments[i + 1].base;
     }
@@ -371,13 +382,8 @@ static enum err drop_headless(struct log *log, struct log_recovery *r)
     enum err e = cut_tail(log, 0, 0, r);
     if (!e) { e = log_unlink_segment(log, g); }
     if (!e) { e = sync_unlinked(log); }
-    if (e) { return e; }
-    *g = (struct segment){.base = r->start,
-                          .end = r->start,
-                          .time_max = -1,
-                          .time_max_offset = r->start,
-                          .time_first = -1};
-    return ERR_OK;
+    if (!e) { begin_anew(log, r->start); }
+    return e;
 }
 
 static enum err recover_scan(struct log *log, struct log_recovery *r) HOLDS(log->lock);
@@ -473,8 +479,9 @@ enum err log_recover(struct log *log, struct log_recovery *r)
 {
     r->scanned_bytes = r->cut_bytes = 0;
     r->was_scanned = false;
+    log->rot_count = 0; /* what is there yet is found again */
     int64_t snapshot_max = -1;
-    enum err e = recover_list(log, &snapshot_max);
+    enum err e = recover_list(log, r, &snapshot_max);
     if (e) { return e; }
     e = drop_headless(log, r);
     if (!e) { e = recover_scan(log, r); }

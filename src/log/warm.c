@@ -366,22 +366,42 @@ enum err log_write_snapshot(struct log *log, int64_t offset)
 
 /* ---- all of it ---- */
 
+static enum err segment_visit(void *ctx, const char *name, bool is_dir)
+{
+    int64_t base = 0;
+    if (!is_dir && log_parse_segment_name(name, ".log", &base)) { *(bool *)ctx = true; }
+    return ERR_OK;
+}
+
+/* Also of a log that has no file yet: somebody may have laid one in, under any name. */
+static enum err files_agree(struct log *log, bool *agree) HOLDS(log->lock);
+static enum err files_agree(struct log *log, bool *agree)
+{
+    struct segment *s = log_active(log);
+    char path[LOG_PATH_SIZE];
+    struct sys_stat st = {0};
+    bool found = false;
+    log_path_segment(log, s->base, ".log", path);
+    enum err e = sys_path_stat(log->env->sys, path, &st);
+    if (e == ERR_NOTFOUND) { s->exists = false; }
+    if (e == ERR_NOTFOUND && log->segments_count == 1) {
+        log_path_dir(log, path);
+        e = sys_dir_list(log->env->sys, path, segment_visit, &found);
+    }
+    if (e == ERR_NOTFOUND) { e = ERR_OK; }
+    *agree = !e && st.size == s->size && !found;
+    return log_device_error(log, e, "looking at a segment");
+}
+
 /* A log known from the manifest only: do its files agree? Else it is recovered like after a crash.
  */
 static enum err warm_verify(struct log *log) HOLDS(log->lock);
 static enum err warm_verify(struct log *log)
 {
     if (log->is_verified) { return ERR_OK; }
-    struct segment *s = log_active(log);
-    char path[LOG_PATH_SIZE];
-    log_path_segment(log, s->base, ".log", path);
-    struct sys_stat st = {0};
-    enum err e = s->exists ? sys_path_stat(log->env->sys, path, &st) : ERR_OK;
-    if (e && e != ERR_NOTFOUND) { return log_device_error(log, e, "looking at a segment"); }
-    if (!e && st.size == s->size) {
-        log->is_verified = true;
-        return ERR_OK;
-    }
+    enum err e = files_agree(log, &log->is_verified);
+    if (e || log->is_verified) { return e; }
+    const struct segment *s = log_active(log);
     log_warn(log->env->logger, LOGGER_LOG,
              "%s-%d: the files are not as the clean stop left them; recovering", log->topic,
              log->partition);
@@ -391,9 +411,21 @@ static enum err warm_verify(struct log *log)
                              .has_mark = true,
                              .start = log_start_offset(log),
                              .hw = log_hw(log)};
-    log->has_no_producers = false;
+    struct log_mark was = log->synced_mark;
+    log->has_no_producers = log->epochs_loaded = false;
+    epochs_clear(&log->epochs);
+    log->cut_generation++;
     e = log_recover(log, &r);
-    if (!e) { log->is_verified = true; }
+    /* What is written in the place of what is gone will not end where that did. */
+    if (!e && log->synced_mark.offset < was.offset && log->env->lower_mark) {
+        e = log->env->lower_mark(log->env->ctx, log, &log->synced_mark);
+        if (e) { log->synced_mark = was; }
+    }
+    int64_t start = log_start_offset(log);
+    if (!e && start != r.start && log->env->note_start) {
+        e = log->env->note_start(log->env->ctx, log, start);
+    }
+    log->is_verified = !e;
     return e;
 }
 

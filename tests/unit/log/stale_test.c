@@ -127,6 +127,127 @@ static void test_a_roll_after_a_failed_append_writes_no_word_of_it(void **state)
     log_unref(log);
 }
 
+/* Lays the segments of log s from base on into the directory of log t, behind a clean stop. */
+static void lay_in(struct fixture *f, int64_t from)
+{
+    f->options.config.segment_bytes = 3000;
+    fixture_open(f);
+    log_unref(fixture_create(f, "t"));
+    f->topic_id.b[0] ^= 1;
+    struct log *log = fixture_create(f, "s");
+    fixture_fill(f, log, 60);
+    log_unref(log);
+    fixture_close(f, true);
+    for (uint32_t i = 0; i < 60; i++) {
+        fixture_shell("cd '%s' && if [ %u -ge %lld ] && [ -e s-0/%020u.log ]; "
+                      "then cp s-0/%020u.log t-0; fi",
+                      f->path, i, (long long)from, i, i);
+    }
+}
+
+static void test_files_that_were_laid_in_are_not_written_over(void **state)
+{
+    struct fixture *f = *state;
+    for (int64_t from = 0; from < 2; from++) {
+        lay_in(f, from);
+        for (int round = 0; round < 2; round++) {
+            fixture_open(f);
+            struct log *log = fixture_find(f, "t");
+            struct log_append_result r = fixture_append(f, log, (struct fixture_batch){0});
+            assert_int_equal(r.first_offset, 60 + round);
+            assert_int_equal(fixture_read_all(log, 1000) + log_start_offset(log), 61 + round);
+            assert_true(from ? log_start_offset(log) > 0 : log_start_offset(log) == 0);
+            log_unref(log);
+            fixture_close(f, false);
+        }
+        fixture_shell("rm -r '%s'", f->path);
+    }
+}
+
+static void cut_bytes(struct fixture *f, uint64_t size)
+{
+    fixture_shell("truncate -s %llu '%s/t-0/" FIRST_SEGMENT ".log'", (unsigned long long)size,
+                  f->path);
+}
+
+/* The mark of the clean stop would lead the next recovery into the middle of a batch. */
+static void test_a_log_that_lost_its_end_behind_a_clean_stop_lowers_its_mark(void **state)
+{
+    struct fixture *f = *state;
+    f->options.flush_policy = LOG_FLUSH_OS;
+    fixture_open(f);
+    struct log *log = fixture_create(f, "t");
+    fixture_fill(f, log, 20);
+    uint64_t size = log->segments[0].size / 20;
+    log_unref(log);
+    fixture_close(f, true);
+    cut_bytes(f, 18 * size);
+    fixture_open(f);
+    log = fixture_find(f, "t");
+    fixture_append(f, log, (struct fixture_batch){.value_size = 1000});
+    assert_int_equal(log_leo(log), 19);
+    fixture_fill(f, log, 30);
+    log_unref(log);
+    fixture_close(f, false);
+    fixture_open(f);
+    log = fixture_find(f, "t");
+    assert_int_equal(log_leo(log), 30);
+    assert_int_equal(fixture_read_all(log, 1000), 30);
+    log_unref(log);
+}
+
+static void test_rot_of_bytes_that_are_gone_is_forgotten(void **state)
+{
+    struct fixture *f = *state;
+    struct log_slice s;
+    fixture_open(f);
+    struct log *log = fixture_create(f, "t");
+    fixture_fill(f, log, 20);
+    uint64_t size = log->segments[0].size / 20;
+    assert_int_equal(logdir_flush(f->dir), ERR_OK);
+    log_unref(log);
+    fixture_close(f, true);
+    fixture_shell("printf xxxx | dd of='%s/t-0/" FIRST_SEGMENT ".log' bs=1 seek=%llu conv=notrunc "
+                  "2>/dev/null",
+                  f->path, (unsigned long long)(15 * size + 6));
+    fixture_open(f);
+    log = fixture_find(f, "t");
+    assert_int_equal(fixture_read_at(log, 15, 1000, true, &s), ERR_CORRUPT);
+    log_unref(log);
+    fixture_close(f, true);
+    cut_bytes(f, 10 * size);
+    fixture_open(f);
+    log = fixture_find(f, "t");
+    fixture_append(f, log, (struct fixture_batch){0});
+    assert_int_equal(log_leo(log), 11);
+    fixture_fill(f, log, 30);
+    assert_int_equal(fixture_read_all(log, 1000), 30);
+    log_unref(log);
+}
+
+static void test_a_log_without_files_goes_on_at_its_start(void **state)
+{
+    struct fixture *f = *state;
+    for (int clean = 0; clean < 2; clean++) {
+        fixture_open(f);
+        struct log *log = fixture_create(f, "t");
+        fixture_fill(f, log, 20);
+        log_set_hw(log, 20);
+        assert_int_equal(log_set_start(log, 12), ERR_OK);
+        assert_int_equal(logdir_flush(f->dir), ERR_OK);
+        log_unref(log);
+        fixture_close(f, clean);
+        fixture_shell("rm '%s/t-0/" FIRST_SEGMENT "'*", f->path);
+        fixture_open(f);
+        log = fixture_find(f, "t");
+        assert_int_equal(fixture_append(f, log, (struct fixture_batch){0}).first_offset, 12);
+        assert_int_equal(fixture_read_all(log, 1000), 1);
+        log_unref(log);
+        fixture_close(f, false);
+        fixture_shell("rm -r '%s'", f->path);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -134,6 +255,10 @@ int main(void)
         T(test_a_new_log_does_not_begin_where_a_deleted_one_of_its_name_did),
         T(test_a_log_without_a_mark_may_begin_where_its_checkpoint_says),
         T(test_a_roll_after_a_failed_append_writes_no_word_of_it),
+        T(test_files_that_were_laid_in_are_not_written_over),
+        T(test_a_log_that_lost_its_end_behind_a_clean_stop_lowers_its_mark),
+        T(test_rot_of_bytes_that_are_gone_is_forgotten),
+        T(test_a_log_without_files_goes_on_at_its_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
