@@ -455,13 +455,15 @@ static void recover_publish(struct log *log, const struct log_recovery *r)
     atomic_store_explicit(&log->synced, synced > start ? synced : start, memory_order_release);
     atomic_store_explicit(&log->hw, hw > start ? hw : start, memory_order_release);
     atomic_store_explicit(&log->leo, leo, memory_order_release);
-    bool exact = r->has_mark && r->mark.base >= 0 && r->mark.offset <= leo;
     const struct segment *last = log_active(log);
-    log->synced_mark = exact ? r->mark
-                             : (struct log_mark){.offset = log->segments[0].base,
-                                                 .base = log->segments[0].base,
-                                                 .epoch = -1};
-    if (r->has_mark && r->mark.offset > leo) {
+    log->synced_mark = r->has_mark ? r->mark
+                                   : (struct log_mark){.offset = log->segments[0].base,
+                                                       .base = log->segments[0].base,
+                                                       .epoch = -1};
+    /* A position that is not known stays so, but for that of the end: the fold must not say that
+     * nothing is synced. */
+    bool is_at_end = r->mark.offset > leo || (r->mark.base < 0 && r->mark.offset == leo);
+    if (r->has_mark && is_at_end) {
         log->synced_mark = (struct log_mark){
             .offset = leo, .base = last->base, .pos = last->size, .epoch = r->mark.epoch};
     }

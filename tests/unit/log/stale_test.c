@@ -170,6 +170,19 @@ static void cut_bytes(struct fixture *f, uint64_t size)
                   f->path);
 }
 
+static void flip_byte(struct fixture *f, uint64_t at)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/t-0/" FIRST_SEGMENT ".log", f->path);
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, (long)at, SEEK_SET), 0);
+    int byte = fgetc(file);
+    assert_int_equal(fseek(file, (long)at, SEEK_SET), 0);
+    assert_int_equal(fputc(byte ^ 0x55, file), byte ^ 0x55);
+    fclose(file);
+}
+
 /* The mark of the clean stop would lead the next recovery into the middle of a batch. */
 static void test_a_log_that_lost_its_end_behind_a_clean_stop_lowers_its_mark(void **state)
 {
@@ -207,9 +220,7 @@ static void test_rot_of_bytes_that_are_gone_is_forgotten(void **state)
     assert_int_equal(logdir_flush(f->dir), ERR_OK);
     log_unref(log);
     fixture_close(f, true);
-    fixture_shell("printf xxxx | dd of='%s/t-0/" FIRST_SEGMENT ".log' bs=1 seek=%llu conv=notrunc "
-                  "2>/dev/null",
-                  f->path, (unsigned long long)(15 * size + 6));
+    flip_byte(f, 15 * size + 6);
     fixture_open(f);
     log = fixture_find(f, "t");
     assert_int_equal(fixture_read_at(log, 15, 1000, true, &s), ERR_CORRUPT);
@@ -248,6 +259,39 @@ static void test_a_log_without_files_goes_on_at_its_start(void **state)
     }
 }
 
+/* A recovery point has no position. What is synced stays so in the marks that are made of it. */
+static void test_an_adopted_log_is_not_taken_for_unsynced_after_its_first_start(void **state)
+{
+    struct fixture *f = *state;
+    f->options.config.segment_bytes = 3000;
+    for (int point = 30; point <= 40; point += 10) {
+        fixture_open(f);
+        struct log *log = fixture_create(f, "t");
+        fixture_fill(f, log, 40);
+        uint64_t size = log->segments[0].size / (uint64_t)log->segments[0].end;
+        assert_true(log->segments[0].end > 5 && log->segments[0].end < 30);
+        log_unref(log);
+        fixture_close(f, false);
+        fixture_shell("rm '%s/synced-marks' && printf '0\n1\nt 0 %d\n' "
+                      ">'%s/" LOGDIR_RECOVERY_POINTS "'",
+                      f->path, point, f->path);
+        fixture_open(f);
+        fixture_close(f, false);
+        /* No flush came after the first fold. */
+        fixture_shell("truncate -s %u '%s/synced-marks'", 2 * MARKS_ENTRY_SIZE, f->path);
+        flip_byte(f, 5 * size + 90);
+        fixture_open(f);
+        log = fixture_find(f, "t");
+        assert_int_equal(log_leo(log), 40);
+        struct log_slice s;
+        assert_int_equal(fixture_read_at(log, 6, 1 << 20, true, &s), ERR_OK);
+        log_slice_release(&s);
+        log_unref(log);
+        fixture_close(f, false);
+        fixture_shell("rm -r '%s'", f->path);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +303,7 @@ int main(void)
         T(test_a_log_that_lost_its_end_behind_a_clean_stop_lowers_its_mark),
         T(test_rot_of_bytes_that_are_gone_is_forgotten),
         T(test_a_log_without_files_goes_on_at_its_start),
+        T(test_an_adopted_log_is_not_taken_for_unsynced_after_its_first_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
