@@ -114,11 +114,15 @@ enum err partition_metadata_read(struct log *log, struct uuid *topic_id)
     if (e) { return e; }
     static const char key[] = "topic_id: ";
     struct slice text = slice_of(at, size);
-    e = ERR_MALFORMED;
+    /* What a power cut leaves of one that was never synced is empty, or zeros. */
+    e = ERR_NOTFOUND;
+    for (size_t i = 0; i < size; i++) {
+        if (at[i] != 0) { e = ERR_MALFORMED; }
+    }
     for (size_t i = 0; i + sizeof key - 1 + UUID_TEXT_SIZE - 1 <= text.size; i++) {
         if (memcmp(text.at + i, key, sizeof key - 1) != 0) { continue; }
         struct slice id = slice_of(text.at + i + sizeof key - 1, UUID_TEXT_SIZE - 1);
-        if (uuid_parse(id, topic_id)) { e = ERR_OK; }
+        if (uuid_parse(id, topic_id) && !uuid_is_zero(*topic_id)) { e = ERR_OK; }
         break;
     }
     mem_free(at);

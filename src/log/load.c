@@ -8,8 +8,9 @@
  *             partition directory is listed and recovered from its synced marks, or, in a
  *             directory that Kafka wrote, from its recovery point; then marks are folded, so that
  *             the next crash scans only what comes now.
- * Failure:    ERR_STOPPED when the process is told to stop meanwhile: nothing was folded, so the
- *             next start does the same again. */
+ * Failure:    ERR_STOPPED when the process is told to stop meanwhile, and another error when a
+ *             partition cannot be loaded: nothing was folded, so the next start does the same
+ *             again. */
 #include "log/dir_int.h"
 
 #include <stdio.h>
@@ -77,16 +78,22 @@ static enum err load_log(const struct load *l, struct load_entry *entry)
     enum err e = log_new(&dir->env, &seed, 0, &log);
     if (e) { return e; }
     e = partition_metadata_read(log, &log->topic_id);
-    if (e == ERR_NOTFOUND || e == ERR_MALFORMED || e == ERR_CORRUPT) {
-        log_warn(dir->options.logger, LOGGER_DIR, "%s/%s has no readable partition.metadata (%s)",
-                 dir->path, entry->name, err_name(e));
+    if (e == ERR_NOTFOUND) {
+        log_warn(dir->options.logger, LOGGER_DIR, "%s/%s has no partition.metadata", dir->path,
+                 entry->name);
         e = ERR_OK; /* a zero topic id: the owner decides */
+    } else if (e == ERR_MALFORMED) {
+        log_error(
+            dir->options.logger, LOGGER_DIR,
+            "%s/%s/partition.metadata is damaged: it must hold \"version: 0\" and, on the next "
+            "line, \"topic_id: \" and the topic's id. Restore it, or move %s away",
+            dir->path, entry->name, entry->name);
     }
     struct log_recovery r;
     recovery_of(l, log, entry->name, &r);
     log_lock(log);
     log_files_begin(log);
-    if (!e) { e = log_recover(log, &r); }
+    if (!e) { e = log_recover(log, &r); } /* nothing is cut of a log that nobody can name */
     log_files_end(log);
     log_unlock(log);
     if (e) {
@@ -99,12 +106,6 @@ static enum err load_log(const struct load *l, struct load_entry *entry)
     return ERR_OK;
 }
 
-/* One partition's trouble is its own; these end the start. */
-static bool is_fatal(enum err e)
-{
-    return e == ERR_IO || e == ERR_OFFLINE || e == ERR_NOMEM || e == ERR_STOPPED;
-}
-
 /* False when nothing is left to take. */
 static bool load_next(struct load *l)
 {
@@ -112,9 +113,7 @@ static bool load_next(struct load *l)
     if (i >= l->count) { return false; }
     bool is_over = sys_stop_is_wanted(l->dir->sys);
     l->entries[i].err = is_over ? ERR_STOPPED : load_log(l, &l->entries[i]);
-    if (is_fatal(l->entries[i].err)) {
-        atomic_store_explicit(&l->next, l->count, memory_order_relaxed);
-    }
+    if (l->entries[i].err) { atomic_store_explicit(&l->next, l->count, memory_order_relaxed); }
     return true;
 }
 
@@ -123,17 +122,18 @@ static uint64_t load_step(void *ctx, uint64_t now_ns)
     return load_next(ctx) ? now_ns : SYS_NEVER;
 }
 
-/* Adds what was loaded, in the order of names, until something fatal. */
+/* Adds what was loaded, in the order of names. A log that cannot be loaded ends the start: without
+ * it an empty one would take its place, and the fold would forget its marks. */
 static enum err load_take(struct load *l)
 {
     struct logdir *dir = l->dir;
     for (size_t i = 0; i < l->count; i++) {
         struct load_entry *entry = &l->entries[i];
-        if (is_fatal(entry->err)) { return entry->err; }
-        if (entry->err) {
-            log_error(dir->options.logger, LOGGER_DIR, "cannot load %s/%s: %s; it is left alone",
-                      dir->path, entry->name, err_name(entry->err));
+        if (entry->err && entry->err != ERR_STOPPED) {
+            log_error(dir->options.logger, LOGGER_DIR, "cannot load %s/%s: %s", dir->path,
+                      entry->name, err_name(entry->err));
         }
+        if (entry->err) { return entry->err; }
         if (!entry->log) { continue; }
         dir->stats.logs_scanned_count += entry->was_scanned;
         dir->stats.scanned_bytes += entry->scanned_bytes;

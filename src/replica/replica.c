@@ -10,6 +10,7 @@
 
 #define REPLICA_LOGGER "kafka.server.ReplicaManager"
 #define REPLICA_DIRS_MAX 64
+#define REPLICA_PATH_SIZE 4096
 
 struct replica_manager {
     struct replica_options options;
@@ -336,6 +337,13 @@ struct load_walk {
     enum err err;
 };
 
+/* One without a directory is forgotten alone. */
+static void set_aside(struct load_walk *w, struct logdir *dir, struct log *log)
+{
+    enum err e = logdir_stray_log(dir, log);
+    if (e && e != ERR_NOTFOUND && !w->err) { w->err = e; }
+}
+
 static void load_log(void *ctx, struct log *log)
 {
     struct load_walk *w = ctx;
@@ -343,8 +351,43 @@ static void load_log(void *ctx, struct log *log)
     log_warn(w->m->options.logger, REPLICA_LOGGER,
              "The metadata does not know %s-%" PRId32 " in %s: set aside as stray", log_topic(log),
              log_partition(log), logdir_path(w->dir));
-    enum err e = logdir_stray_log(w->dir, log);
-    if (e && !w->err) { w->err = e; }
+    set_aside(w, w->dir, log);
+}
+
+static bool is_gone(struct load_walk *w, const struct logdir *dir, const struct log *log)
+{
+    char path[REPLICA_PATH_SIZE];
+    struct sys_stat st;
+    int n = snprintf(path, sizeof path, "%s/%s-%" PRId32, logdir_path(dir), log_topic(log),
+                     log_partition(log));
+    CHECKF(n > 0 && (size_t)n < sizeof path, "n=%d", n); /* dir.h limits the directory's */
+    return sys_path_stat(w->m->options.sys, path, &st) == ERR_NOTFOUND;
+}
+
+/* Nobody knows which of two is the newer one. An entry of a clean manifest whose directory was
+ * moved while the broker was stopped is none. */
+static void load_twin(void *ctx, struct log *log)
+{
+    struct load_walk *w = ctx;
+    const char *topic = log_topic(log);
+    int32_t index = log_partition(log);
+    for (size_t i = 0; w->m->dirs[i] != w->dir; i++) {
+        struct logdir *dir = w->m->dirs[i];
+        struct log *other = logdir_find(dir, topic, index);
+        if (!other) { continue; }
+        if (is_gone(w, dir, other)) {
+            set_aside(w, dir, other);
+        } else if (is_gone(w, w->dir, log)) {
+            set_aside(w, w->dir, log);
+        } else {
+            log_error(w->m->options.logger, REPLICA_LOGGER,
+                      "%s-%" PRId32 " is in two directories, %s and %s. The broker does not start: "
+                      "move the one away that is not to be served",
+                      topic, index, logdir_path(dir), logdir_path(w->dir));
+            w->err = ERR_EXISTS;
+        }
+        log_unref(other);
+    }
 }
 
 static bool load_topic(void *ctx, const struct meta_topic *topic)
@@ -377,6 +420,7 @@ enum err replica_load(struct replica_manager *m, const struct meta_image *image)
     for (size_t i = 0; i < m->dirs_count && !w.err; i++) {
         w.dir = m->dirs[i];
         logdir_each(m->dirs[i], load_log, &w);
+        logdir_each(m->dirs[i], load_twin, &w);
     }
     if (!w.err) { meta_each_topic(image, SLICE_NULL, load_topic, &w); }
     return w.err;

@@ -507,6 +507,45 @@ static void test_a_directory_without_partition_metadata_or_with_leftovers_opens(
     fixture_shell("test ! -e '%s/x-1.abc-delete' -a -e '%s/y-3.abc-stray'", f->path, f->path);
 }
 
+/* Whose records they are nobody knows: an empty log must not take their place. Nothing is changed,
+ * the marks neither. */
+static void test_a_damaged_partition_metadata_stops_the_start(void **state)
+{
+    static const char *const damages[] = {
+        "sed -i 's/topic_id/topic-id/'", "sed -i 's/topic_id: ./topic_id: !/'", "truncate -s 40",
+        "sed -i 's/topic_id: .*/topic_id: AAAAAAAAAAAAAAAAAAAAAA/'"};
+    struct fixture *f = *state;
+    fixture_open(f);
+    struct log *log = fixture_create(f, "t");
+    fixture_fill(f, log, 50);
+    log_unref(log);
+    assert_int_equal(logdir_flush(f->dir), ERR_OK);
+    fixture_close(f, false);
+    fixture_shell("cd '%s' && cp t-0/partition.metadata .. && cp synced-marks ..", f->path);
+    for (size_t i = 0; i < COUNT_OF(damages); i++) {
+        fixture_shell("cd '%s' && %s t-0/partition.metadata", f->path, damages[i]);
+        f->options.path = f->path;
+        assert_int_equal(logdir_open(f->sys, &f->options, &f->dir), ERR_MALFORMED);
+        fixture_shell("cd '%s' && cmp synced-marks ../synced-marks", f->path);
+        fixture_shell("cd '%s' && cp ../partition.metadata t-0", f->path);
+    }
+    fixture_open(f);
+    log = fixture_find(f, "t");
+    assert_int_equal(fixture_read_all(log, 1000), 50);
+    log_unref(log);
+    fixture_close(f, false);
+    /* What a crash makes of one that was never synced. */
+    for (int size = 0; size < 50; size += 44) {
+        fixture_shell("cd '%s/t-0' && : > partition.metadata && truncate -s %d partition.metadata",
+                      f->path, size);
+        fixture_open(f);
+        log = fixture_find(f, "t");
+        assert_true(uuid_is_zero(log_topic_id(log)));
+        log_unref(log);
+        fixture_close(f, false);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -527,6 +566,7 @@ int main(void)
         T(test_a_stray_log_is_kept_under_another_name),
         T(test_a_failed_directory_answers_offline_and_says_so_once),
         T(test_a_directory_without_partition_metadata_or_with_leftovers_opens),
+        T(test_a_damaged_partition_metadata_stops_the_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -561,6 +561,70 @@ static void test_partitions_spread_over_the_directories(void **state)
     assert_int_equal(logdir_logs_count(replica_dir(f->m, 0)), 5);
 }
 
+static void start_two(struct fixture *f, const char *second)
+{
+    start(f, LOG_FLUSH_GROUP);
+    assert_int_equal(replica_open_dir(f->m, second, "cluster-of-tests"), ERR_OK);
+}
+
+/* "t" with three records, in f->dir. */
+static void make_in_first(struct fixture *f, char second[400])
+{
+    snprintf(second, 400, "%s/more", f->root);
+    start_two(f, second);
+    struct partition *p = make(f, "t", 1);
+    append(f, p, 3);
+    partition_unref(p);
+    stop(f);
+    assert_true(has_entry(f, "t-0"));
+}
+
+static void test_a_partition_in_two_directories_stops_the_start(void **state)
+{
+    struct fixture *f = *state;
+    char second[400], command[1200];
+    make_in_first(f, second);
+    snprintf(command, sizeof command, "cp -r '%s/t-0' '%s'", f->dir, second);
+    assert_int_equal(system(command), 0);
+    for (int i = 0; i < 2; i++) { /* the second time without manifests */
+        start_two(f, second);
+        assert_int_equal(replica_load(f->m, f->image), ERR_EXISTS);
+        replica_destroy(f->m, false, 1);
+        f->m = NULL;
+    }
+    snprintf(command, sizeof command, "rm -r '%s/t-0' && mv '%s/t-0' '%s'", f->dir, second, f->dir);
+    assert_int_equal(system(command), 0);
+    start_two(f, second);
+    assert_int_equal(replica_load(f->m, f->image), ERR_OK);
+    struct partition *p = replica_find(f->m, meta_topic(f->image, SLICE_LIT("t"))->id, 0);
+    assert_int_equal(log_leo(p->log), 3);
+    partition_unref(p);
+}
+
+/* The manifest of the directory that it left still names it, whichever is opened first. */
+static void test_a_partition_that_was_moved_is_found_where_it_is(void **state)
+{
+    struct fixture *f = *state;
+    char second[400], command[1200];
+    make_in_first(f, second);
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(command, sizeof command, "mv '%s/t-0' '%s'", i ? second : f->dir,
+                 i ? f->dir : second);
+        assert_int_equal(system(command), 0);
+        start_two(f, second);
+        assert_int_equal(replica_load(f->m, f->image), ERR_OK);
+        assert_int_equal(logdir_logs_count(replica_dir(f->m, i)), 0);
+        assert_int_equal(logdir_logs_count(replica_dir(f->m, 1 - i)), 1);
+        replica_flush(f->m); /* no mark speaks of it here */
+        struct partition *p = replica_find(f->m, meta_topic(f->image, SLICE_LIT("t"))->id, 0);
+        assert_int_equal(partition_hw(p), 3 + (int64_t)i);
+        append(f, p, 1);
+        partition_unref(p);
+        stop(f);
+    }
+    assert_false(has_entry(f, "*-stray"));
+}
+
 /* ---- configuration */
 
 static void put_config(struct fixture *f, enum meta_resource type, const char *name,
@@ -680,6 +744,8 @@ int main(void)
         CASE(test_a_log_that_the_metadata_does_not_know_is_set_aside),
         CASE(test_logs_without_any_metadata_stop_the_start),
         CASE(test_partitions_spread_over_the_directories),
+        CASE(test_a_partition_in_two_directories_stops_the_start),
+        CASE(test_a_partition_that_was_moved_is_found_where_it_is),
         CASE(test_a_logs_configuration_is_the_topics),
         CASE(test_a_changed_configuration_takes_effect_on_what_runs),
         CASE(test_the_limit_of_decompressed_bytes_reaches_the_log),
