@@ -133,8 +133,11 @@ static enum err retention_begin(struct log *log, int64_t now_ms, uint32_t *count
         if (!e) { e = log_roll_locked(log, log_leo(log), now_ms); }
         rolled = !e;
     }
-    if (!e && *count > 0) { *moved = raise_start(log, log->segments[*count].base); }
-    if (*moved) { e = note_start(log, log_start_offset(log)); }
+    int64_t start = !e && *count > 0 ? log->segments[*count].base : 0;
+    if (start > log_start_offset(log)) {
+        e = note_start(log, start);
+        *moved = !e && raise_start(log, start);
+    }
     log_unlock(log);
     if (rolled) { log_mark_dirty(log, true); }
     return e;
@@ -237,7 +240,8 @@ static enum err find_cut(struct log *log, uint32_t i, int64_t offset, uint64_t *
 
 enum err log_unlink_segment(struct log *log, struct segment *s)
 {
-    static const char *const suffixes[] = {".log", ".index", ".timeindex", ".snapshot"};
+    /* Broken off, it leaves none that speaks of what is gone. */
+    static const char *const suffixes[] = {".index", ".timeindex", ".snapshot", ".log"};
     char path[LOG_PATH_SIZE];
     for (size_t k = 0; k < COUNT_OF(suffixes); k++) {
         log_path_segment(log, s->base, suffixes[k], path);
@@ -316,13 +320,17 @@ static enum err cut_files(struct log *log, uint32_t i, uint64_t pos, int64_t off
 static void publish_cut(struct log *log, int64_t offset) HOLDS(log->lock);
 static void publish_cut(struct log *log, int64_t offset)
 {
+    const struct segment *active = log_active(log);
     uint64_t total = 0;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < log->segments_count; i++) {
         total += log->segments[i].size;
     }
     for (uint32_t i = 0; i < log->rot_count; i++) {
-        if (log->rot[i].offset < offset) { log->rot[kept++] = log->rot[i]; }
+        const struct log_rot *rot = &log->rot[i];
+        bool is_there =
+            rot->base < active->base || (rot->base == active->base && rot->pos < active->size);
+        if (is_there) { log->rot[kept++] = *rot; }
     }
     log->rot_count = kept;
     log->cut_generation++;
@@ -334,7 +342,6 @@ static void publish_cut(struct log *log, int64_t offset)
     if (log_synced(log) > offset) {
         atomic_store_explicit(&log->synced, offset, memory_order_release);
     }
-    struct segment *active = log_active(log);
     if (log->synced_mark.offset > offset) {
         log->synced_mark = (struct log_mark){.offset = offset,
                                              .base = active->base,
@@ -413,6 +420,7 @@ static enum err reset_locked(struct log *log, int64_t offset)
     delete_files(log, log->segments[0].base, log->config.file_delete_delay_ms);
     log_close_segment_files(&log->segments[0]);
     log->segments[0] = fresh;
+    log->rot_count = 0;
     e = log_drop_snapshots(log, -1);
     log->has_no_producers = true;
     epochs_clear(&log->epochs);

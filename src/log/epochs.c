@@ -137,13 +137,9 @@ static bool take_number(struct slice *text, uint8_t separator, int64_t max, int6
         if (v > max / 10 || v * 10 > max - digit) { return false; }
         v = v * 10 + digit;
     }
-    if (i == 0) { return false; }
-    bool at_end = i == text->size && separator == '\n'; /* the last line may lack its end */
-    if (!at_end) {
-        if (i == text->size || text->at[i] != separator) { return false; }
-        i++;
-    }
-    *text = slice_sub(*text, i, text->size);
+    /* The last line too: without its end it may be half a number. */
+    if (i == 0 || i == text->size || text->at[i] != separator) { return false; }
+    *text = slice_sub(*text, i + 1, text->size);
     *out = v;
     return true;
 }

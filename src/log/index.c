@@ -8,8 +8,6 @@
  * Failure:    what a file says is a hint only [SEG-3]; entries that do not rise end the file. */
 #include "log/log_int.h"
 
-#define INDEX_ENTRY_SIZE 8u
-#define TIME_ENTRY_SIZE 12u
 #define INDEX_CAPACITY_MIN 32u
 
 static uint32_t get_u32(const uint8_t *p)

@@ -298,17 +298,30 @@ uint32_t log_find_segment(const struct log *log, int64_t offset)
     return low;
 }
 
+/* Side files of a new segment are left over from one that had its offsets before. */
+static enum err open_segment(struct log *log, struct segment *s, unsigned flags) HOLDS(log->lock);
+static enum err open_segment(struct log *log, struct segment *s, unsigned flags)
+{
+    char path[LOG_PATH_SIZE], times[LOG_PATH_SIZE];
+    enum err e = ERR_OK;
+    if (!s->exists) {
+        log_path_segment(log, s->base, ".index", path);
+        log_path_segment(log, s->base, ".timeindex", times);
+        e = index_remove(log->env->sys, path, times);
+    }
+    log_path_segment(log, s->base, ".log", path);
+    return e ? e : sys_file_open(log->env->sys, path, flags, &s->file);
+}
+
 enum err log_open_segment(struct log *log, uint32_t i)
 {
     struct segment *s = &log->segments[i];
     atomic_store_explicit(&s->used, true, memory_order_relaxed);
     if (s->file) { return ERR_OK; }
-    char path[LOG_PATH_SIZE];
-    log_path_segment(log, s->base, ".log", path);
     bool active = i + 1 == log->segments_count;
     unsigned flags = active ? SYS_WRITE | (s->exists ? 0u : (unsigned)SYS_CREATE) : SYS_READ;
     log_files_begin(log);
-    enum err e = sys_file_open(log->env->sys, path, flags, &s->file);
+    enum err e = open_segment(log, s, flags);
     log_files_end(log);
     if (e) { return log_device_error(log, e, "opening a segment"); }
     if (!s->exists) {
@@ -316,6 +329,42 @@ enum err log_open_segment(struct log *log, uint32_t i)
         s->names_dirty = true;
     }
     return ERR_OK;
+}
+
+/* The greatest time from pos on. With an entry of the index: *is_true when its batch is there, and
+ * so what comes before it is no greater. */
+static enum err walk_segment_time(struct log *log, uint32_t i, uint64_t pos,
+                                  const struct index_time *entry, bool *is_true) HOLDS(log->lock);
+static enum err walk_segment_time(struct log *log, uint32_t i, uint64_t pos,
+                                  const struct index_time *entry, bool *is_true)
+{
+    struct segment *s = &log->segments[i];
+    struct walk w;
+    struct batch_header h;
+    struct walk_span span = log_span(s);
+    enum err e;
+    walk_init(&w, &span, pos);
+    s->time_max = -1;
+    while ((e = walk_peek(&w, &h)) != ERR_RANGE) {
+        if (e == ERR_CORRUPT) {
+            struct log_rot rot;
+            e = log_skip_rot(log, &w, &rot);
+            if (e) { break; }
+            continue;
+        }
+        if (e) { break; }
+        int64_t at = entry ? s->base + entry->offset : -1;
+        bool is_it = h.base_offset <= at && batch_last_offset(&h) >= at;
+        if (is_it && h.max_timestamp == entry->time) { *is_true = true; }
+        if (h.max_timestamp > s->time_max) {
+            s->time_max = h.max_timestamp;
+            s->time_max_offset = batch_last_offset(&h);
+        }
+        walk_advance(&w, &h);
+    }
+    if (e == ERR_RANGE) { return ERR_OK; }
+    s->time_max = LOG_TIME_UNKNOWN;
+    return log_device_error(log, e, "reading a segment");
 }
 
 static enum err read_segment_time(struct log *log, uint32_t i) HOLDS(log->lock);
@@ -331,33 +380,18 @@ static enum err read_segment_time(struct log *log, uint32_t i)
     if (e == ERR_OK) { e = index_file_last_time(f, &found, &last); }
     sys_file_unref(f);
     if (e && e != ERR_NOTFOUND) { return log_device_error(log, e, "reading a time index"); }
-    if (found && last.offset <= s->end - s->base) {
-        s->time_max = last.time;
-        s->time_max_offset = s->base + last.offset;
-        return ERR_OK;
-    }
-    /* No usable index: the headers say it. */
+    found = found && last.offset <= s->end - s->base;
     e = log_open_segment(log, i);
-    if (e) { return e; }
-    s = &log->segments[i];
-    struct walk w;
-    struct batch_header h;
-    struct walk_span span = log_span(s);
-    walk_init(&w, &span, 0);
-    s->time_max = -1;
-    while ((e = walk_peek(&w, &h)) == ERR_OK) {
-        if (h.max_timestamp > s->time_max) {
-            s->time_max = h.max_timestamp;
-            s->time_max_offset = batch_last_offset(&h);
-        }
-        walk_advance(&w, &h);
-    }
-    if (e == ERR_RANGE || e == ERR_CORRUPT) { return ERR_OK; }
-    s->time_max = LOG_TIME_UNKNOWN;
-    return log_device_error(log, e, "reading a segment");
+    uint64_t pos = found && !e ? log_scan_begin(log, i, log->segments[i].base + last.offset) : 0;
+    bool is_true = false;
+    if (!e && found) { e = walk_segment_time(log, i, pos, &last, &is_true); }
+    /* No usable index: the headers say it. */
+    if (!e && !is_true) { e = walk_segment_time(log, i, 0, NULL, &is_true); }
+    return e;
 }
 
-/* The greatest time of a closed segment, from the last entry of its time index. */
+/* The greatest time of a closed segment. The last entry of its time index says where it is, or, of
+ * a file that lost its end in a crash, where at least to look on. */
 enum err log_segment_time(struct log *log, uint32_t i)
 {
     if (log->segments[i].time_max != LOG_TIME_UNKNOWN) { return ERR_OK; }

@@ -35,6 +35,9 @@
 
 /* ---- sparse index (index.c) ---- */
 
+#define INDEX_ENTRY_SIZE 8u
+#define TIME_ENTRY_SIZE 12u
+
 struct index_entry {
     uint32_t offset; /* last offset of a batch, relative to the segment's base */
     uint32_t pos;
@@ -90,6 +93,7 @@ struct walk_span {
     int64_t base; /* offsets are in [base, end) */
     int64_t end;
     uint64_t size;
+    uint32_t generation; /* the log's cut_generation then: for who goes on without the lock */
     bool may_block;
 };
 
@@ -320,6 +324,8 @@ NODISCARD enum err log_create_files(struct log *log);
 void log_uncreate_files(struct log *log); /* while nothing else is in the directory */
 /* Opens what an append or read needs: files, index, epochs, producers. */
 NODISCARD enum err log_warm_up(struct log *log) HOLDS(log->lock);
+/* Where to begin to walk segment i for offset 'from': an index entry that its batch confirms. */
+uint64_t log_scan_begin(struct log *log, uint32_t i, int64_t from) HOLDS(log->lock);
 /* Calls visit for the header of each batch whose last offset is at least from, in order, skipping
  * rot. */
 NODISCARD enum err log_scan_headers(struct log *log, int64_t from,

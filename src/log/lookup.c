@@ -66,6 +66,7 @@ static enum err view_files(struct log *log, uint32_t i, int64_t time_ms, struct 
         if (e) { found = false; }
     }
     *v = (struct view){.span = log_span(s)};
+    v->span.generation = log->cut_generation;
     sys_file_ref(s->file);
     if (!found || n.pos >= s->size) { return ERR_OK; }
     struct walk w;

@@ -29,6 +29,7 @@ struct plan {
     struct place from;
     struct place to; /* one past the last byte that may be given */
     int64_t offset_max;
+    uint32_t generation; /* of the log: what is found later is of files that were not cut since */
 };
 
 /* ---- what is known in memory, under the lock ---- */
@@ -133,6 +134,7 @@ static enum err plan_make(struct log *log, const struct log_read_args *a, struct
     p->size = s->size;
     p->end = s->end;
     p->memory_index = p->active;
+    p->generation = log->cut_generation;
     p->from = place_of(log, p, a->offset);
     if (p->offset_max >= p->end) {
         p->to = (struct place){.pos = p->size, .offset = p->end, .known = true};
@@ -185,6 +187,7 @@ static struct walk_span span_of(const struct plan *p)
                               .base = p->base,
                               .end = p->end,
                               .size = p->size,
+                              .generation = p->generation,
                               .may_block = p->may_block};
 }
 
@@ -382,7 +385,7 @@ static void note_hint(struct log *log, const struct plan *p)
     if (p->to.pos >= p->size) { return; } /* the ring knows the end */
     if (!log_lock_if(log, p->may_block)) { return; }
     struct log_warm *w = log->warm;
-    if (w) {
+    if (w && log->cut_generation == p->generation) {
         uint32_t i = w->hint_next++ % LOG_HINTS_COUNT;
         w->hints[i].offset = p->to.offset;
         w->hints[i].pos = p->to.pos;

@@ -67,7 +67,7 @@ enum err log_skip_rot_unlocked(struct log *log, struct walk *w, struct log_rot *
         enum err e = walk_find_rot(w, rot);
         if (e) { return e; }
         log_lock(log);
-        log_rot_add(log, rot);
+        if (w->span.generation == log->cut_generation) { log_rot_add(log, rot); }
         log_unlock(log);
     }
     walk_leave_rot(w, rot);

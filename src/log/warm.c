@@ -12,9 +12,7 @@
 
 /* ---- headers of the whole log ---- */
 
-/* Where to begin to walk segment i for offset 'from': an index entry that its batch confirms. */
-static uint64_t scan_begin(struct log *log, uint32_t i, int64_t from) HOLDS(log->lock);
-static uint64_t scan_begin(struct log *log, uint32_t i, int64_t from)
+uint64_t log_scan_begin(struct log *log, uint32_t i, int64_t from)
 {
     struct segment *s = &log->segments[i];
     struct index_entry n = {0, 0};
@@ -54,7 +52,7 @@ enum err log_scan_headers(struct log *log, int64_t from,
         struct walk w;
         struct batch_header h;
         struct walk_span span = log_span(s);
-        walk_init(&w, &span, may_use_index ? scan_begin(log, i, from) : 0);
+        walk_init(&w, &span, may_use_index ? log_scan_begin(log, i, from) : 0);
         while ((e = walk_peek(&w, &h)) != ERR_RANGE) {
             if (e == ERR_CORRUPT) {
                 struct log_rot rot;
@@ -74,6 +72,21 @@ enum err log_scan_headers(struct log *log, int64_t from,
 }
 
 /* ---- index of the active segment ---- */
+
+/* What index files say beyond what was read of them would be true of other records one day. */
+static enum err drop_index_tail(struct log *log, const char *index, const char *time)
+    HOLDS(log->lock);
+static enum err drop_index_tail(struct log *log, const char *index, const char *time)
+{
+    const struct index *x = &log->warm->index;
+    struct sys_stat st = {0}, time_st = {0};
+    enum err e = sys_path_stat(log->env->sys, index, &st);
+    if (!e) { e = sys_path_stat(log->env->sys, time, &time_st); }
+    if (e && e != ERR_NOTFOUND) { return e; }
+    bool is_whole = st.size == (uint64_t)x->count * INDEX_ENTRY_SIZE &&
+                    (x->count == 0 || time_st.size == (uint64_t)x->times_count * TIME_ENTRY_SIZE);
+    return is_whole ? ERR_OK : index_remove(log->env->sys, index, time);
+}
 
 static enum err warm_index(struct log *log) HOLDS(log->lock);
 static enum err warm_index(struct log *log)
@@ -113,6 +126,8 @@ static enum err warm_index(struct log *log)
         s->time_max = last->time;
         s->time_max_offset = s->base + last->offset;
     }
+    e = drop_index_tail(log, index, time);
+    if (e) { return log_device_error(log, e, "removing an index"); }
     w->bytes_since_index = 0;
     while ((e = walk_peek(&k, &h)) != ERR_RANGE) {
         if (e == ERR_CORRUPT) {
@@ -296,7 +311,7 @@ static enum err window_begin(struct log *log, int64_t from, int64_t *out)
     if (from < log->segments[i].end) { /* a snapshot of an idle log: in the middle of a segment */
         enum err e = log_open_segment(log, i);
         if (e) { return e; }
-        end = scan_begin(log, i, from);
+        end = log_scan_begin(log, i, from);
     }
     for (;; i--) {
         bool is_last = i + 1 == log->segments_count;

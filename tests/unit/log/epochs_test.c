@@ -127,8 +127,6 @@ static void test_text_is_read_back(void **state)
         assert_int_equal(epochs_decode(e, slice_str(texts[i])), ERR_OK);
         assert_text(e, texts[i]);
     }
-    assert_int_equal(epochs_decode(e, SLICE_LIT("0\n1\n3 4")), ERR_OK); /* no last newline */
-    assert_text(e, "0\n1\n3 4\n");
 }
 
 static void test_damaged_text_is_refused_and_leaves_nothing(void **state)
@@ -155,6 +153,7 @@ static void test_damaged_text_is_refused_and_leaves_nothing(void **state)
         "0\n2\n2 10\n1 20\n",
         "0\n1\n0 0\n\n",
         "0\n1\n0 0 0\n",
+        "0\n1\n3 4", /* it may have been 45 */
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         assign(e, 3, 3);

@@ -292,6 +292,223 @@ static void test_an_adopted_log_is_not_taken_for_unsynced_after_its_first_start(
     }
 }
 
+/* Whether a side file of segment 40 is there. */
+static bool has_file(struct fixture *f, const char *suffix)
+{
+    char path[600];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/t-0/00000000000000000040%s", f->path, suffix);
+    return stat(path, &st) == 0;
+}
+
+static void test_a_new_segment_has_no_index_of_one_before(void **state)
+{
+    struct fixture *f = *state;
+    fixture_open(f);
+    struct log *log = fixture_create(f, "t");
+    fixture_fill(f, log, 40);
+    fixture_shell("cd '%s/t-0' && echo 12345678 >00000000000000000040.index && "
+                  "echo 123456789012 >00000000000000000040.timeindex",
+                  f->path);
+    assert_int_equal(log_roll(log, NOW_MS), ERR_OK);
+    assert_true(has_file(f, ".log"));
+    assert_false(has_file(f, ".index"));
+    assert_false(has_file(f, ".timeindex"));
+    /* Removal that is broken off leaves no index without its segment. */
+    fixture_append(f, log, (struct fixture_batch){0});
+    fixture_shell("mkdir -p '%s/t-0/00000000000000000040.timeindex/x'", f->path);
+    assert_int_not_equal(log_truncate_to(log, 20), ERR_OK);
+    assert_true(has_file(f, ".log"));
+    log_unref(log);
+}
+
+static void fill_times(struct fixture *f, struct log *log, int64_t end, int64_t time)
+{
+    while (log_leo(log) < end) {
+        fixture_append(f, log,
+                       (struct fixture_batch){.value_size = 100, .time = time + log_leo(log)});
+    }
+}
+
+static int64_t max_time(struct log *log)
+{
+    struct log_time_offset t;
+    assert_int_equal(log_offset_of_max_time(log, &t), ERR_OK);
+    return t.timestamp;
+}
+
+/* It was written when the segment had more bytes, and those are lost. Nothing was scanned since. */
+static void test_an_index_of_lost_bytes_is_not_believed_of_others(void **state)
+{
+    struct fixture *f = *state;
+    f->options.config.index_interval_bytes = 200;
+    for (int second = 0; second < 2; second++) {
+        fixture_open(f);
+        struct log *log = fixture_create(f, "t");
+        fill_times(f, log, 30, NOW_MS);
+        if (!second) { fill_times(f, log, 60, NOW_MS + 1000); }
+        assert_int_equal(logdir_flush(f->dir), ERR_OK);
+        assert_int_equal(logdir_checkpoint(f->dir, true), ERR_OK);
+        log_unref(log);
+        fixture_close(f, !second);
+        if (second) { break; }
+        fixture_shell("cp '%s/t-0/'*index '%s' && rm -r '%s'", f->path, f->root, f->path);
+    }
+    fixture_shell("cp '%s/'*index '%s/t-0'", f->root, f->path);
+    for (int64_t end = 60; end <= 70; end += 10) {
+        fixture_open(f);
+        assert_int_equal(f->dir->stats.logs_scanned_count, 0);
+        struct log *log = fixture_find(f, "t");
+        fill_times(f, log, end, NOW_MS);
+        assert_int_equal(max_time(log), NOW_MS + end - 1);
+        assert_int_equal(logdir_flush(f->dir), ERR_OK);
+        assert_int_equal(logdir_checkpoint(f->dir, true), ERR_OK);
+        log_unref(log);
+        fixture_close(f, false);
+    }
+}
+
+static void test_a_full_disk_does_not_stop_a_start_that_rebuilds_indexes(void **state)
+{
+    struct fixture *f = *state;
+    f->options.config.segment_bytes = 3000;
+    f->options.config.index_interval_bytes = 200;
+    fixture_open(f);
+    struct log *log = fixture_create(f, "t");
+    fixture_fill(f, log, 60);
+    log_unref(log);
+    fixture_close(f, false);
+    fixture_shell("head -c 64 '%s/synced-marks' >'%s/m' && mv '%s/m' '%s/synced-marks'", f->path,
+                  f->root, f->root, f->path);
+    limit_files(16);
+    fixture_open(f);
+    limit_files(RLIM_INFINITY);
+    log = fixture_find(f, "t");
+    fixture_shell("test ! -e '%s/t-0/" FIRST_SEGMENT ".index'", f->path);
+    assert_int_equal(fixture_read_all(log, 1000), 60);
+    log_unref(log);
+}
+
+static void flip_batch(struct fixture *f, uint64_t size, uint64_t i)
+{
+    flip_byte(f, i * size + 90);
+    flip_byte(f, i * size + 6); /* in its offset: its header is no use either */
+}
+
+/* Rot that reaches over the place of the cut goes with it. */
+static void test_a_truncation_forgets_rot_that_it_cuts(void **state)
+{
+    struct fixture *f = *state;
+    fixture_open(f);
+    struct log *log = fixture_create(f, "t");
+    fixture_fill(f, log, 20);
+    uint64_t size = log->segments[0].size / 20;
+    flip_batch(f, size, 15);
+    flip_batch(f, size, 16);
+    struct log_slice s;
+    struct log_rot rot = {.pos = 15 * size, .pos_end = 17 * size, .offset = 15, .offset_end = 17};
+    log_lock(log);
+    log_rot_add(log, &rot);
+    log_unlock(log);
+    assert_int_equal(log_truncate_to(log, 16), ERR_OK);
+    assert_int_equal(log->rot_count, 0);
+    fixture_fill(f, log, 20);
+    assert_int_equal(fixture_read_at(log, 16, 1 << 20, true, &s), ERR_OK);
+    assert_int_equal(s.offset_next, 20);
+    log_slice_release(&s);
+    log_unref(log);
+}
+
+/* A reader that took its view before a cut finds bytes missing that nobody has any more. */
+static void test_rot_that_an_old_view_finds_is_not_noted(void **state)
+{
+    struct fixture *f = *state;
+    for (int cut = 0; cut < 2; cut++) {
+        fixture_open(f);
+        struct log *log = fixture_create(f, "t");
+        fixture_fill(f, log, 20);
+        struct walk_span span = log_span(&log->segments[0]);
+        span.generation = log->cut_generation;
+        sys_file_ref(span.file);
+        struct walk w;
+        struct batch_header h;
+        struct log_rot rot;
+        if (cut) { assert_int_equal(log_truncate_to(log, 10), ERR_OK); }
+        if (!cut) { flip_batch(f, span.size / 20, 15); }
+        walk_init(&w, &span, 15 * (span.size / 20));
+        assert_int_equal(walk_peek(&w, &h), ERR_CORRUPT);
+        assert_int_equal(log_skip_rot_unlocked(log, &w, &rot), ERR_OK);
+        assert_int_equal(log->rot_count, !cut);
+        sys_file_unref(span.file);
+        log_unref(log);
+        fixture_close(f, false);
+        fixture_shell("rm -r '%s'", f->path);
+    }
+}
+
+/* What is not noted would be forgotten at a crash, though readers were told. */
+static void test_a_start_that_cannot_be_noted_does_not_move(void **state)
+{
+    struct fixture *f = *state;
+    f->options.config.segment_bytes = 1500;
+    f->options.config.retention_bytes = 3000;
+    fixture_open(f);
+    struct log *log = fixture_create(f, "t");
+    fixture_fill(f, log, 50);
+    log_set_hw(log, 50);
+    assert_int_equal(logdir_flush(f->dir), ERR_OK);
+    size_t deleted = 0;
+    limit_files(1);
+    assert_int_equal(log_retention_step(log, NOW_MS, &deleted), ERR_NOSPACE);
+    limit_files(RLIM_INFINITY);
+    assert_int_equal(log_start_offset(log), 0);
+    assert_int_equal(log_retention_step(log, NOW_MS, &deleted), ERR_OK);
+    assert_true(log_start_offset(log) > 0 && deleted > 0);
+    log_unref(log);
+}
+
+/* No index is ever synced: of a closed segment's the last entries may be missing. */
+static void test_a_time_index_that_lost_its_end_hides_nothing(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const damage[] = {
+        "truncate -s 12 '%s/t-0/" FIRST_SEGMENT ".timeindex'",
+        "truncate -s 0 '%s/t-0/" FIRST_SEGMENT ".timeindex'",
+        "truncate -s 8 '%s/t-0/" FIRST_SEGMENT ".index'",
+        "cp '%s/t-0/00000000000000000040.timeindex' '%s/t-0/" FIRST_SEGMENT ".timeindex'",
+    };
+    f->options.config.index_interval_bytes = 200;
+    for (size_t i = 0; i < COUNT_OF(damage); i++) {
+        fixture_open(f);
+        struct log *log = fixture_create(f, "t");
+        fill_times(f, log, 40, NOW_MS);
+        assert_int_equal(log_roll(log, NOW_MS), ERR_OK);
+        fill_times(f, log, 60, NOW_MS);
+        assert_int_equal(log_roll(log, NOW_MS), ERR_OK);
+        assert_int_equal(logdir_flush(f->dir), ERR_OK);
+        assert_int_equal(logdir_checkpoint(f->dir, true), ERR_OK);
+        log_unref(log);
+        fixture_close(f, false);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        fixture_shell(damage[i], f->path, f->path);
+#pragma GCC diagnostic pop
+        fixture_open(f);
+        assert_int_equal(f->dir->stats.logs_scanned_count, 0);
+        log = fixture_find(f, "t");
+        for (int64_t at = 0; at < 60; at++) {
+            struct log_time_offset t;
+            assert_int_equal(log_offset_by_time(log, NOW_MS + at, 60, &t), ERR_OK);
+            assert_int_equal(t.offset, at);
+        }
+        assert_int_equal(max_time(log), NOW_MS + 59);
+        assert_int_equal(log->segments[0].time_max, NOW_MS + 39);
+        log_unref(log);
+        fixture_close(f, false);
+        fixture_shell("rm -r '%s'", f->path);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -304,6 +521,13 @@ int main(void)
         T(test_rot_of_bytes_that_are_gone_is_forgotten),
         T(test_a_log_without_files_goes_on_at_its_start),
         T(test_an_adopted_log_is_not_taken_for_unsynced_after_its_first_start),
+        T(test_a_new_segment_has_no_index_of_one_before),
+        T(test_an_index_of_lost_bytes_is_not_believed_of_others),
+        T(test_a_full_disk_does_not_stop_a_start_that_rebuilds_indexes),
+        T(test_a_truncation_forgets_rot_that_it_cuts),
+        T(test_rot_that_an_old_view_finds_is_not_noted),
+        T(test_a_start_that_cannot_be_noted_does_not_move),
+        T(test_a_time_index_that_lost_its_end_hides_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
