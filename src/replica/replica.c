@@ -99,9 +99,9 @@ bool partition_raise(struct partition *p)
     /* [REP-3]: under group only what is on the device is readable and acknowledged. */
     bool is_group = p->manager->options.flush_policy == LOG_FLUSH_GROUP;
     int64_t target = is_group ? log_synced(p->log) : log_leo(p->log);
-    if (!hw_raise(&p->hw, target)) { return false; }
+    /* The log first: who saw the partition's may at once delete up to it. */
     log_set_hw(p->log, target);
-    return true;
+    return hw_raise(&p->hw, target);
 }
 
 void partition_advance(struct partition *p, struct purg_owner *self)
@@ -144,7 +144,8 @@ static void on_start_moved(void *ctx, struct log *log, int64_t start)
     if (!p) { return; }
     /* DeleteRecords and retention stay below the watermark; a log that starts beyond it was reset.
      */
-    if (hw_raise(&p->hw, start)) { log_set_hw(log, start); }
+    log_set_hw(log, start);
+    hw_raise(&p->hw, start);
     partition_check(p, NULL);
     partition_unref(p);
 }
