@@ -49,8 +49,8 @@ static void recovery_of(const struct load *l, const struct log *log, const char 
     r->is_ours = l->had_marks;
     r->may_stop = true;
     const struct mark_state *s = marks_state(&l->marks, log->topic_id, log->partition);
-    /* Checkpoints are written with each fold. Who was not in one yet has a name that may have been
-     * another's; what its start is, the marks say. */
+    /* [REC-9] Checkpoints are written with each fold. Who was not in one yet has a name that may
+     * have been another's; what its start is, the marks say. */
     bool is_checked = !l->had_marks || (s && s->was_folded);
     if (checkpoint_get(&l->starts, name, &r->start_max) && is_checked) { r->start = r->start_max; }
     if (is_checked && checkpoint_get(&l->hws, name, &at)) { r->hw = at; }
