@@ -55,8 +55,9 @@ static inline void node_unwatch(struct purgatory *purgatory, struct purg_watch_n
     purg_unlock(&purgatory->env, &shard->lock);
 }
 
-/* For linked nodes of an operation that this thread holds: fetches what unlinking touches, of at
- * most KEYS_AHEAD. Returns of how many. */
+/* For linked nodes of an operation that this thread holds, at most KEYS_AHEAD of them: fetches what
+ * unlinking touches. First shards and neighbours, then, when the shards are there, their groups.
+ * Returns of how many. */
 static size_t nodes_prefetch(const struct purgatory *purgatory, const struct purg_watch_node *nodes,
                              size_t count)
 {
@@ -65,10 +66,15 @@ static size_t nodes_prefetch(const struct purgatory *purgatory, const struct pur
         purg_prefetch_write(shard_of(purgatory, nodes[i].hash));
         node_prefetch_neighbours(&nodes[i]);
     }
-    for (size_t i = 0; i < count; i++) {
+    return count;
+}
+
+static void nodes_prefetch_groups(const struct purgatory *purgatory,
+                                  const struct purg_watch_node *nodes, size_t count)
+{
+    for (size_t i = 0; i < count && i < KEYS_AHEAD; i++) {
         shard_prefetch(shard_of(purgatory, nodes[i].hash), nodes[i].hash);
     }
-    return count;
 }
 
 static __attribute__((noinline)) void unlink_many(struct purg_op *op)
@@ -77,6 +83,7 @@ static __attribute__((noinline)) void unlink_many(struct purg_op *op)
     for (size_t at = 0; at < op->nodes_count; at += ahead) {
         struct purg_watch_node *nodes = &op->nodes[at];
         ahead = nodes_prefetch(op->purgatory, nodes, op->nodes_count - at);
+        nodes_prefetch_groups(op->purgatory, nodes, ahead);
         for (size_t i = 0; i < ahead; i++) {
             node_unwatch(op->purgatory, &nodes[i]);
         }
@@ -376,6 +383,9 @@ static size_t check_ahead(struct purgatory *purgatory, struct purg_owner *self,
     }
     for (size_t i = 0; i < held_count; i++) {
         nodes_prefetch(purgatory, held[i]->nodes, held[i]->nodes_count);
+    }
+    for (size_t i = 0; i < held_count; i++) {
+        nodes_prefetch_groups(purgatory, held[i]->nodes, held[i]->nodes_count);
     }
     for (size_t i = 0; i < held_count; i++) {
         ended += purg_op_check(held[i], self);
