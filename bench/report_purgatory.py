@@ -287,10 +287,9 @@ def write(bench, options, seconds):
                      "this", "to this")
     lines += section("The test of Kafka's purgatory redesign",
                      ["Exponential arrivals, log-normal completion by a second thread, timeout"
-                      " 200 ms, 100 bytes and 3 keys of 100 each. Ours hints the operation six ahead"
-                      " in the second thread's list (`purg_op_prefetch`). A rate is sustained when"
-                      " both threads end less than a twentieth later than their schedule; it is found"
-                      " to a tenth."], arrivals)
+                      " 200 ms, 100 bytes and 3 keys of 100 each. A rate is sustained when both"
+                      " threads end less than a twentieth later than their schedule; it is found to"
+                      " a tenth."], arrivals)
     lines += section("Timers beside Kafka's", ["One thread; add and cancel is one pair. The ratio is"
                      " ours to Kafka's."], timers)
     lines += section("Timers beside a heap and libuv",

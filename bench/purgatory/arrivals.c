@@ -27,7 +27,6 @@
 #define DATA_BYTES 100
 #define AFTER_MS 20 /* completions so long after the timeout still come */
 #define NEVER UINT32_MAX
-#define COMPLETE_AHEAD 6 /* the completer has a list: it hints so far ahead */
 #define BEHIND_US 50 /* how long the completer sleeps when the other thread is behind */
 
 struct request {
@@ -160,9 +159,6 @@ static void *completer_main(void *arg)
             if (parked <= number) { usleep(BEHIND_US); }
         }
         struct request *request = request_of(arrivals, number);
-        if (i + COMPLETE_AHEAD < arrivals->order_count) {
-            purg_op_prefetch(&request_of(arrivals, arrivals->order[i + COMPLETE_AHEAD])->op);
-        }
         purg_op_cancel(&request->op, NULL, PURG_CANCELLED);
         atomic_store_explicit(passed_of(arrivals, number), true, memory_order_release);
         if (i % 64 == 0) { now_ns = mono_ns() - arrivals->start_ns; }

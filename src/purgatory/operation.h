@@ -95,12 +95,6 @@ PURG_API void purg_op_init(struct purg_op *op, const struct purg_op_type *type,
  * again. Misuse: any other reason; called under a shard's lock (purgatory.h). O(keys). */
 PURG_API bool purg_op_cancel(struct purg_op *op, struct purg_owner *self, enum purg_reason reason);
 
-/* A hint, without effect but on time: 'op' will soon be cancelled. Fetches it and what lies right
- * behind it, best its nodes, while others are treated. For a thread that ends many operations in a
- * row: some five ahead. Any address is good: memory that is another operation's by now, too. O(1),
- * no lock. */
-PURG_API void purg_op_prefetch(const struct purg_op *op);
-
 /* Whether it is parked and nothing has ended it yet. A snapshot; same rule about memory. False does
  * not mean that the memory is back: on_complete may be still to come. */
 PURG_API bool purg_op_is_parked(const struct purg_op *op);

@@ -45,6 +45,8 @@ static inline bool purg_is_cancel_reason(enum purg_reason reason)
 /* Under the shard's lock, for a linked operation. True: the caller now holds CHECKING and a
  * reference and must call purg_op_check(). False: ended, or told its checker to try again. */
 bool purg_op_begin_check(struct purg_op *op);
+/* Fetches what ending it will touch first: the operation and what lies right behind it. */
+void purg_op_prefetch(const struct purg_op *op);
 /* Tries and gives CHECKING and the reference back. True: this call ended it. */
 bool purg_op_check(struct purg_op *op, struct purg_owner *self);
 /* First to end it? Then the caller holds a reference and must call purg_op_finish_end() with

@@ -287,7 +287,6 @@ static void test_many_keys_are_checked_with_one_call(void **state)
             purg_prefetch(purgatory, keys[i]);
         }
         purg_prefetch_many(purgatory, keys, 0); /* hints change nothing */
-        purg_op_prefetch(&items[0].op);
         purg_prefetch_many(purgatory, keys, 100);
         assert_int_equal(purg_check_many(purgatory, owner, keys, 100), 0); /* nobody yet */
         for (uint64_t i = 0; i < 90; i++) { /* one to three keys, some shared */
