@@ -337,6 +337,8 @@ static enum err journal_load_log(struct journal *j, int64_t base, int64_t snapsh
         return replay_damage(&p, "the records before this file are missing");
     }
     e = replay_file(&p, may_be_torn);
+    /* [JRN-1]: a process that was killed may have left its last append whole and not synced. */
+    if (!e && may_be_torn) { e = sys_file_sync(j->file); }
     j->pos = p.pos;
     j->bytes_since_snapshot += p.pos;
     return e;

@@ -365,6 +365,20 @@ static void test_after_a_failed_sync_nothing_is_written_again(void **state)
     assert_null(meta_topic(f->image, SLICE_LIT("c")));
 }
 
+/* What was written and not synced when the process was killed is not applied before it is. */
+static void test_what_is_replayed_is_synced_first(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(open_again(f), ERR_OK);
+    assert_int_equal(append(f, "a", 1), ERR_OK);
+    shut(f);
+    syncs_fail = true;
+    assert_int_equal(open_again(f), ERR_IO);
+    syncs_fail = false;
+    assert_int_equal(open_again(f), ERR_OK);
+    assert_non_null(meta_topic(f->image, SLICE_LIT("a")));
+}
+
 static void test_a_snapshot_that_cannot_be_written_leaves_the_log(void **state)
 {
     struct fixture *f = *state;
@@ -476,6 +490,7 @@ int main(void)
         CASE(test_a_changed_byte_of_the_last_append_is_never_applied),
         CASE(test_a_full_disk_refuses_one_append_and_leaves_nothing_of_it),
         CASE(test_after_a_failed_sync_nothing_is_written_again),
+        CASE(test_what_is_replayed_is_synced_first),
         CASE(test_a_snapshot_that_cannot_be_written_leaves_the_log),
         CASE(test_a_snapshot_that_fails_at_any_step_loses_nothing),
     };
