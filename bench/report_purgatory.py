@@ -273,8 +273,8 @@ def write(bench, options, seconds):
                      ["A number of operations is outstanding; a turn of the loop completes the 16"
                       " oldest, each by an event on one of its keys, and parks 16 new ones. Ours"
                       " tells the library what a loop knows of a turn (`purg_check_many`,"
-                      " `purg_prefetch_many`); the broker does so with the keys of a produce, and"
-                      " with those of a fetch one by one. Delays are 30 to 60 s."],
+                      " `purg_prefetch`); the broker does so with the keys of a produce and of a"
+                      " fetch. Delays are 30 to 60 s."],
                      window)
     lines += curves(figures, options) + ratios([*window, *arrivals], options)
     lines += section("The same, one after the other",

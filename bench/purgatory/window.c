@@ -128,7 +128,7 @@ static void turn(struct lane *lane, struct purg_owner *owner, const struct slab 
     struct purg_key events[STEP_EVERY];
     struct purg_key keys[STEP_EVERY * KEYS_MAX]; /* of the operations to be parked */
     size_t keys_count = keys_of(lane, at->serial, options->turn, keys);
-    if (options->turn > 1) { purg_prefetch_many(purgatory, keys, keys_count); }
+    if (options->turn > 1) { purg_prefetch(purgatory, keys, keys_count); }
     for (size_t i = 0; i < options->turn; i++, at->oldest++) {
         atomic_store_explicit(&item_at(slab, at->oldest_index)->is_ready, true,
                               memory_order_relaxed);

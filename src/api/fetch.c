@@ -36,6 +36,7 @@ struct fetch_part {
      sizeof(struct fetch_response_partition_data) + sizeof(struct wire_hole))
 #define FETCH_PARTS_UNCOUNTED 100u /* as little as any request takes */
 #define FETCH_THROTTLE_MS 100 /* when there is no room */
+#define HINTS_COUNT_MAX 16u /* as many as the purgatory fetches side by side */
 
 struct fetch_state {
     struct api_parked parked; /* first: req->op */
@@ -172,6 +173,24 @@ static void part_find(struct api_call *call, struct fetch_part *part, bool has_w
     }
 }
 
+/* Finds all partitions. A fetch that may have to wait names its keys meanwhile. */
+static void fetch_find(struct api_call *call, struct fetch_state *s)
+{
+    struct purg_key keys[HINTS_COUNT_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < s->parts_count; i++) {
+        struct fetch_part *part = &s->parts[i];
+        part_reset(part);
+        part_find(call, part, s->has_waited);
+        if (!part->error) { keys[count++] = partition_key(part->partition); }
+        if (count < COUNT_OF(keys) && i + 1 < s->parts_count) { continue; }
+        if (s->wait_ms > 0 && !s->has_waited) {
+            purg_prefetch(replica_fetch_purgatory(s->api->options.replicas), keys, count);
+        }
+        count = 0;
+    }
+}
+
 /* Reads all parts in order. False: the disk would have to be waited for (then nothing is kept but
  * partitions). */
 static bool fetch_read(struct api_call *call, struct fetch_state *s, bool may_block)
@@ -179,17 +198,12 @@ static bool fetch_read(struct api_call *call, struct fetch_state *s, bool may_bl
     s->bytes = 0;
     s->is_done = false;
     bool is_cold = false;
+    fetch_find(call, s);
     for (size_t i = 0; i < s->parts_count && !is_cold; i++) {
         struct fetch_part *part = &s->parts[i];
-        part_reset(part);
-        part_find(call, part, s->has_waited);
         if (part->error) {
             s->is_done = s->is_done || !part->is_unknown;
             continue;
-        }
-        if (s->wait_ms > 0 && !s->has_waited) { /* it may have to wait for this key */
-            purg_prefetch(replica_fetch_purgatory(s->api->options.replicas),
-                          partition_key(part->partition));
         }
         is_cold = !part_read(s, part, may_block);
         if (is_cold && s->has_waited) { is_cold = false; }

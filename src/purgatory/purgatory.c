@@ -410,14 +410,8 @@ size_t purg_check_many(struct purgatory *purgatory, struct purg_owner *self,
     return ended;
 }
 
-void purg_prefetch(const struct purgatory *purgatory, struct purg_key key)
-{
-    uint64_t hash = hash_of(purgatory, &key);
-    shard_prefetch(shard_of(purgatory, hash), hash);
-}
-
-void purg_prefetch_many(const struct purgatory *purgatory, const struct purg_key *keys,
-                        size_t keys_count)
+void purg_prefetch(const struct purgatory *purgatory, const struct purg_key *keys,
+                   size_t keys_count)
 {
     uint64_t hashes[KEYS_AHEAD];
     for (size_t at = 0; at < keys_count; at += KEYS_AHEAD) {

@@ -87,14 +87,12 @@ PURG_API size_t purg_check(struct purgatory *purgatory, struct purg_owner *self,
 PURG_API size_t purg_check_many(struct purgatory *purgatory, struct purg_owner *self,
                                 const struct purg_key *keys, size_t keys_count);
 
-/* A hint, without effect but on time: 'key' will soon be checked or watched. Fetches what that will
- * need while the caller still decodes, reads or appends. O(1), no lock. */
-PURG_API void purg_prefetch(const struct purgatory *purgatory, struct purg_key key);
-
-/* The same for several keys, and faster than one after the other, above all when other threads use
- * the purgatory too: the waits for their shards pass side by side. O(keys), no lock. */
-PURG_API void purg_prefetch_many(const struct purgatory *purgatory, const struct purg_key *keys,
-                                 size_t keys_count);
+/* A hint, without effect but on time: these keys will soon be checked or watched. Fetches what that
+ * will need while the caller still decodes, reads or appends. Several at once are faster than one
+ * after the other, above all when other threads use the purgatory too: the waits for their shards
+ * pass side by side. O(keys), no lock. */
+PURG_API void purg_prefetch(const struct purgatory *purgatory, const struct purg_key *keys,
+                            size_t keys_count);
 
 /* Ends every operation that watches 'key', whatever try_complete would say. Publish the state that
  * makes try_complete answer true first: then an operation that is being parked at this moment and

@@ -284,10 +284,10 @@ static void test_many_keys_are_checked_with_one_call(void **state)
         struct purg_key keys[100];
         for (uint64_t i = 0; i < 100; i++) {
             keys[i] = key_of(i / 2 * 2); /* each twice; nobody watches odd ones */
-            purg_prefetch(purgatory, keys[i]);
+            purg_prefetch(purgatory, &keys[i], 1);
         }
-        purg_prefetch_many(purgatory, keys, 0); /* hints change nothing */
-        purg_prefetch_many(purgatory, keys, 100);
+        purg_prefetch(purgatory, keys, 0); /* hints change nothing */
+        purg_prefetch(purgatory, keys, 100);
         assert_int_equal(purg_check_many(purgatory, owner, keys, 100), 0); /* nobody yet */
         for (uint64_t i = 0; i < 90; i++) { /* one to three keys, some shared */
             park(&items[i], (uint64_t[]){i, i + 1, 2}, 1 + i % 3);
