@@ -381,12 +381,17 @@ static enum err read_segment_time(struct log *log, uint32_t i)
     sys_file_unref(f);
     if (e && e != ERR_NOTFOUND) { return log_device_error(log, e, "reading a time index"); }
     found = found && last.offset <= s->end - s->base;
+    bool was_open = s->file != NULL;
     e = log_open_segment(log, i);
-    uint64_t pos = found && !e ? log_scan_begin(log, i, log->segments[i].base + last.offset) : 0;
+    uint64_t pos = found && !e ? log_scan_begin(log, i, s->base + last.offset) : 0;
     bool is_true = false;
     if (!e && found) { e = walk_segment_time(log, i, pos, &last, &is_true); }
     /* No usable index: the headers say it. */
     if (!e && !is_true) { e = walk_segment_time(log, i, 0, NULL, &is_true); }
+    if (!was_open) { /* retention asks all logs: they would all keep a descriptor */
+        sys_file_unref(s->file);
+        s->file = NULL;
+    }
     return e;
 }
 
