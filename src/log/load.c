@@ -328,7 +328,11 @@ enum err logdir_load(struct logdir *dir)
     enum err e = read_marker(dir, &is_ours);
     if (e && e != ERR_NOTFOUND) { return e; }
     dir->stats.was_clean = e == ERR_OK && load_clean(dir, is_ours) == ERR_OK;
-    e = unlink_if(dir, LOGDIR_MARKER);
+    /* Kafka ran here since: our marks speak of files that it may have compacted. */
+    bool is_foreign = e == ERR_OK && !is_ours;
+    e = is_foreign ? unlink_if(dir, LOGDIR_MARKS) : ERR_OK;
+    if (!e && is_foreign) { e = sys_dir_sync(dir->sys, dir->path); }
+    if (!e) { e = unlink_if(dir, LOGDIR_MARKER); }
     if (!e) { e = unlink_if(dir, LOGDIR_MANIFEST); }
     if (!e) { e = sys_dir_sync(dir->sys, dir->path); } /* [DIR-2]; meta.properties' name as well */
     if (e) { return e; }

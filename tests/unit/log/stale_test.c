@@ -512,6 +512,45 @@ static void test_a_time_index_that_lost_its_end_hides_nothing(void **state)
     }
 }
 
+/* Kafka took a batch out of the middle, as compaction does, wrote on and stopped cleanly. Our mark
+ * of before points into the middle of one of its batches. */
+static void test_marks_from_before_another_broker_ran_are_not_believed(void **state)
+{
+    struct fixture *f = *state;
+    fixture_open(f);
+    struct log *log = fixture_create(f, "t");
+    fixture_fill(f, log, 20);
+    long batch = (long)(log->segments[0].size / 20);
+    log_unref(log);
+    fixture_close(f, true);
+    fixture_shell("cp '%s/" LOGDIR_MARKS "' '%s/kept'", f->path, f->root);
+    fixture_open(f);
+    log = fixture_find(f, "t");
+    while (log_leo(log) < 60) {
+        fixture_append(f, log, (struct fixture_batch){.value_size = 37});
+    }
+    log_unref(log);
+    fixture_close(f, true);
+    fixture_shell("cd '%s' && cp '%s/kept' " LOGDIR_MARKS " && rm " LOGDIR_MANIFEST
+                  " && printf '{\"version\":0,\"brokerEpoch\":5}' >" LOGDIR_MARKER
+                  " && cd t-0 && cp " FIRST_SEGMENT ".log ../../whole && rm *.index *.timeindex"
+                  " && { head -c %ld ../../whole; tail -c +%ld ../../whole; } >" FIRST_SEGMENT
+                  ".log",
+                  f->path, f->root, 5 * batch, 6 * batch + 1);
+    for (int starts = 0; starts < 2; starts++) {
+        fixture_open(f);
+        log = fixture_find(f, "t");
+        assert_int_equal(log_leo(log), 60);
+        assert_int_equal(log_rot_count(log), 0);
+        struct log_slice s;
+        assert_int_equal(fixture_read_at(log, 59, 1000, true, &s), ERR_OK);
+        assert_int_equal(s.offset_next, 60);
+        log_slice_release(&s);
+        log_unref(log);
+        fixture_close(f, false);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -524,6 +563,7 @@ int main(void)
         T(test_rot_of_bytes_that_are_gone_is_forgotten),
         T(test_a_log_without_files_goes_on_at_its_start),
         T(test_an_adopted_log_is_not_taken_for_unsynced_after_its_first_start),
+        T(test_marks_from_before_another_broker_ran_are_not_believed),
         T(test_a_new_segment_has_no_index_of_one_before),
         T(test_an_index_of_lost_bytes_is_not_believed_of_others),
         T(test_a_full_disk_does_not_stop_a_start_that_rebuilds_indexes),
