@@ -212,7 +212,8 @@ static struct purg_watch_node **slot_take(struct purgatory *purgatory, struct sh
 {
     uint64_t bits = tags_match(shard->tags, 0) & FIRST_HIGH;
     if (bits == 0 || table_keys_count(shard) > GROUP_KEYS_MAX) {
-        return table_slot_take(purgatory, shard, hash);
+        struct purg_watch_node **slot = table_slot_take(purgatory, shard, hash);
+        if (slot || bits == 0) { return slot; }
     }
     uint32_t i = slot_of_bit(bits);
     shard->tags |= (uint32_t)tag_of(hash) << (8 * i);

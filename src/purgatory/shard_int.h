@@ -49,11 +49,12 @@ struct shard {
     /* Written under the lock; read without it only to prefetch: a stale value does no harm. */
     _Atomic(uint32_t) table_keys_count; /* that have their slots in the table */
     _Atomic(uint32_t) groups_mask; /* set after the table */
-    _Atomic(struct shard_group *) groups;
     uint32_t tags; /* byte i for slot i of those below, 0: free */
+    _Atomic(struct shard_group *) groups;
     struct purg_watch_node *spilled; /* the last one */
     struct purg_watch_node *last[SHARD_SLOTS_FIRST];
 };
+_Static_assert(sizeof(struct shard) == PURG_CACHE_LINE, "one key costs one line");
 
 struct purgatory {
     struct purg_env env;

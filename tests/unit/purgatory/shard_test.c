@@ -197,6 +197,31 @@ static void test_slots_beside_the_lock_stay_free_while_keys_are_many(void **stat
     world_end();
 }
 
+/* The table is full and cannot grow. */
+static void test_a_free_slot_beside_the_lock_is_used_before_spilling(void **state)
+{
+    (void)state;
+    world_start(NULL);
+    const struct shard *shard = &purgatory->shards[0];
+    env_state.allocs_left = 1;
+    uint64_t count = 0;
+    do {
+        park(&items[count], &count, 1);
+        count++;
+    } while (count <= SHARD_SLOTS_FIRST ||
+             shard->table_keys_count < GROUP_SLOTS * (shard->groups_mask + 1));
+    items[0].is_ready = true;
+    assert_int_equal(purg_check(purgatory, owner, key_of(0)), 1);
+    park(&items[count], &count, 1);
+    assert_null(shard->spilled);
+    count++;
+    for (uint64_t i = 1; i < count; i++) {
+        assert_int_equal(purg_cancel_key(purgatory, owner, key_of(i), PURG_CANCELLED), 1);
+    }
+    step();
+    world_end();
+}
+
 static void test_keys_of_few_hashes_are_told_apart(void **state)
 {
     (void)state;
@@ -441,6 +466,7 @@ int main(void)
         cmocka_unit_test(test_keys_that_come_and_go_are_found),
         cmocka_unit_test(test_few_keys_lie_beside_the_lock_also_after_many),
         cmocka_unit_test(test_slots_beside_the_lock_stay_free_while_keys_are_many),
+        cmocka_unit_test(test_a_free_slot_beside_the_lock_is_used_before_spilling),
         cmocka_unit_test(test_keys_of_few_hashes_are_told_apart),
         cmocka_unit_test(test_keys_without_memory_are_found),
         cmocka_unit_test(test_long_lists_without_memory_are_walked_in_order),
