@@ -238,18 +238,28 @@ static enum err find_cut(struct log *log, uint32_t i, int64_t offset, uint64_t *
     return ERR_OK;
 }
 
+static enum err unlink_file(struct log *log, int64_t base, const char *suffix)
+{
+    char path[LOG_PATH_SIZE];
+    log_path_segment(log, base, suffix, path);
+    enum err e = sys_path_unlink(log->env->sys, path);
+    return e == ERR_NOTFOUND ? ERR_OK : e;
+}
+
+enum err log_remove_index(struct log *log, int64_t base)
+{
+    enum err e = unlink_file(log, base, ".index");
+    return e ? e : unlink_file(log, base, ".timeindex");
+}
+
 enum err log_unlink_segment(struct log *log, struct segment *s)
 {
     /* Broken off, it leaves none that speaks of what is gone. */
-    static const char *const suffixes[] = {".index", ".timeindex", ".snapshot", ".log"};
-    char path[LOG_PATH_SIZE];
-    for (size_t k = 0; k < COUNT_OF(suffixes); k++) {
-        log_path_segment(log, s->base, suffixes[k], path);
-        enum err e = sys_path_unlink(log->env->sys, path);
-        if (e && e != ERR_NOTFOUND) { return e; }
-    }
-    log_close_segment_files(s);
-    return ERR_OK;
+    enum err e = log_remove_index(log, s->base);
+    if (!e) { e = unlink_file(log, s->base, ".snapshot"); }
+    if (!e) { e = unlink_file(log, s->base, ".log"); }
+    if (!e) { log_close_segment_files(s); }
+    return e;
 }
 
 enum err log_unlink_behind(struct log *log, uint32_t i)
@@ -302,12 +312,7 @@ static enum err cut_files(struct log *log, uint32_t i, uint64_t pos, int64_t off
     log_path_segment(log, s->base, ".log", path);
     e = sys_file_open(log->env->sys, path, SYS_WRITE | SYS_CREATE, &s->file);
     if (!e) { e = sys_file_truncate(s->file, pos); }
-    if (!e) {
-        char times[LOG_PATH_SIZE];
-        log_path_segment(log, s->base, ".index", path);
-        log_path_segment(log, s->base, ".timeindex", times);
-        e = index_remove(log->env->sys, path, times);
-    }
+    if (!e) { e = log_remove_index(log, s->base); }
     if (e) { return e; }
     e = log_drop_snapshots(log, offset);
     s->size = pos;

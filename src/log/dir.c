@@ -316,13 +316,15 @@ static enum err fold_marks(struct logdir *dir, struct log **logs, size_t count, 
 {
     struct mark_entry *entries = mem_array(count + 1, sizeof *entries);
     if (!entries) { return ERR_NOMEM; }
+    uint32_t kept = 0;
     for (size_t i = 0; i < count; i++) {
         struct log *log = logs[i];
+        if (uuid_is_zero(log->topic_id)) { continue; } /* others without one would share it */
         log_lock(log);
-        entries[i] = entry_of(log, MARK_FOLD, &log->synced_mark);
+        entries[kept++] = entry_of(log, MARK_FOLD, &log->synced_mark);
         log_unlock(log);
     }
-    enum err e = marks_fold(&dir->marks, entries, (uint32_t)count, generation);
+    enum err e = marks_fold(&dir->marks, entries, kept, generation);
     mem_free(entries);
     return e;
 }

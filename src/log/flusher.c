@@ -275,6 +275,10 @@ static uint64_t settle_marks(struct logdir *dir, uint64_t now_ns)
     dir->marks_due_ns = SYS_NEVER;
     enum err e = marks_write(m);
     if (!e) { e = marks_sync(m); }
+    if (e == ERR_LIMIT) { /* no descriptor to sync a name with: again later */
+        dir->marks_due_ns = now_ns + MARKS_SYNC_DELAY_NS;
+        return dir->marks_due_ns;
+    }
     if (e) { logdir_fail(dir, e); }
     return SYS_NEVER;
 }

@@ -208,14 +208,6 @@ enum err index_read(struct index *x, struct sys *sys, const char *path_index, co
     return e;
 }
 
-enum err index_remove(struct sys *sys, const char *path_index, const char *path_time)
-{
-    enum err e = sys_path_unlink(sys, path_index);
-    if (e && e != ERR_NOTFOUND) { return e; }
-    e = sys_path_unlink(sys, path_time);
-    return e == ERR_NOTFOUND ? ERR_OK : e;
-}
-
 /* ---- searches in files ---- */
 
 /* Reads entry i into buf. Entries beyond the end or all zero (Kafka's preallocation): *ok false. */

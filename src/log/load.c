@@ -44,24 +44,27 @@ static void recovery_of(const struct load *l, const struct log *log, const char 
                         struct log_recovery *r)
 {
     int64_t at = 0;
+    /* Logs without a topic id have no marks: they would share them. */
+    bool is_marked = l->had_marks && !uuid_is_zero(log->topic_id);
     *r = (struct log_recovery){.from = {.base = -1, .epoch = -1}};
     r->mark = r->from;
-    r->is_ours = l->had_marks;
+    r->is_ours = is_marked;
     r->may_stop = true;
-    const struct mark_state *s = marks_state(&l->marks, log->topic_id, log->partition);
+    const struct mark_state *s =
+        is_marked ? marks_state(&l->marks, log->topic_id, log->partition) : NULL;
     /* [REC-9] Checkpoints are written with each fold. Who was not in one yet has a name that may
      * have been another's; what its start is, the marks say. */
-    bool is_checked = !l->had_marks || (s && s->was_folded);
+    bool is_checked = !is_marked || (s && s->was_folded);
     if (checkpoint_get(&l->starts, name, &r->start_max) && is_checked) { r->start = r->start_max; }
     if (is_checked && checkpoint_get(&l->hws, name, &at)) { r->hw = at; }
     if (s) {
         r->from = s->from;
         r->mark = s->mark;
         r->has_mark = s->has_mark;
-        if (s->start > r->start) { r->start = s->start; }
+        if (s->start >= 0) { r->start = s->start; } /* later than the checkpoint */
         if (s->hw > r->hw) { r->hw = s->hw; }
         if (!s->has_mark) { r->from.base = r->mark.base = -1; }
-    } else if (!l->had_marks && checkpoint_get(&l->recovery_points, name, &at)) {
+    } else if (!is_marked && checkpoint_get(&l->recovery_points, name, &at)) {
         r->from.offset = r->mark.offset = at;
         r->has_mark = true;
     }
@@ -79,8 +82,8 @@ static enum err load_log(const struct load *l, struct load_entry *entry)
     if (e) { return e; }
     e = partition_metadata_read(log, &log->topic_id);
     if (e == ERR_NOTFOUND) {
-        log_warn(dir->options.logger, LOGGER_DIR, "%s/%s has no partition.metadata", dir->path,
-                 entry->name);
+        log_warn(dir->options.logger, LOGGER_DIR, "%s/%s has no usable partition.metadata",
+                 dir->path, entry->name);
         e = ERR_OK; /* a zero topic id: the owner decides */
     } else if (e == ERR_MALFORMED) {
         log_error(
@@ -93,7 +96,7 @@ static enum err load_log(const struct load *l, struct load_entry *entry)
     recovery_of(l, log, entry->name, &r);
     log_lock(log);
     log_files_begin(log);
-    if (!e) { e = log_recover(log, &r); } /* nothing is cut of a log that nobody can name */
+    if (!e) { e = log_recover(log, &r); } /* nothing is cut of a log with a damaged id */
     log_files_end(log);
     log_unlock(log);
     if (e) {
@@ -344,9 +347,11 @@ enum err logdir_load(struct logdir *dir)
     if (!e) { e = sys_dir_list(dir->sys, dir->path, list_entry, &l); }
     if (!e) { e = load_all(&l); }
     bool is_new = is_bare(&l);
+    /* Behind a clean stop: what was laid in gets its marks before it is written. */
+    bool is_fold_due = !dir->stats.was_clean || l.count > 0;
     load_fini(&l);
     if (!e) { e = marks_open(&dir->marks); }
-    if (!e && !dir->stats.was_clean) { e = checkpoint_after_recovery(dir, is_new); }
+    if (!e && is_fold_due) { e = checkpoint_after_recovery(dir, is_new); }
     dir->stats.logs_count = dir->logs_count;
     return e;
 }

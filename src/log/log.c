@@ -302,13 +302,8 @@ uint32_t log_find_segment(const struct log *log, int64_t offset)
 static enum err open_segment(struct log *log, struct segment *s, unsigned flags) HOLDS(log->lock);
 static enum err open_segment(struct log *log, struct segment *s, unsigned flags)
 {
-    char path[LOG_PATH_SIZE], times[LOG_PATH_SIZE];
-    enum err e = ERR_OK;
-    if (!s->exists) {
-        log_path_segment(log, s->base, ".index", path);
-        log_path_segment(log, s->base, ".timeindex", times);
-        e = index_remove(log->env->sys, path, times);
-    }
+    char path[LOG_PATH_SIZE];
+    enum err e = s->exists ? ERR_OK : log_remove_index(log, s->base);
     log_path_segment(log, s->base, ".log", path);
     return e ? e : sys_file_open(log->env->sys, path, flags, &s->file);
 }

@@ -72,8 +72,6 @@ NODISCARD enum err index_write(const struct index *x, struct sys *sys, const cha
 /* Reads both files as far as their entries rise (a zero tail ends it). Missing: empty. */
 NODISCARD enum err index_read(struct index *x, struct sys *sys, const char *path_index,
                               const char *path_time, uint64_t segment_size);
-/* Unlinks both files, as far as they are there. */
-NODISCARD enum err index_remove(struct sys *sys, const char *path_index, const char *path_time);
 /* The same searches in an index file of a closed segment, by pread. */
 NODISCARD enum err index_file_find_offset(struct sys_file *f, uint32_t offset, bool *found,
                                           struct index_entry *out);
@@ -360,6 +358,8 @@ static inline struct segment *log_active(struct log *log) HOLDS(log->lock)
 uint32_t log_find_segment(const struct log *log, int64_t offset) HOLDS(log->lock);
 /* Removes the files of a segment without delay: its offsets will be used again. Not synced. */
 NODISCARD enum err log_unlink_segment(struct log *log, struct segment *s) HOLDS(log->lock);
+/* Its index files alone. */
+NODISCARD enum err log_remove_index(struct log *log, int64_t base);
 /* The same for all segments behind i, and forgets them. */
 NODISCARD enum err log_unlink_behind(struct log *log, uint32_t i) HOLDS(log->lock);
 /* Removes producer snapshots of offsets above 'offset'. Not synced. */

@@ -271,15 +271,6 @@ static enum err cut_tail(struct log *log, uint32_t i, uint64_t pos, struct log_r
     return e;
 }
 
-static enum err remove_index(struct log *log, const struct segment *g) HOLDS(log->lock);
-static enum err remove_index(struct log *log, const struct segment *g)
-{
-    char index[LOG_PATH_SIZE], times[LOG_PATH_SIZE];
-    log_path_segment(log, g->base, ".index", index);
-    log_path_segment(log, g->base, ".timeindex", times);
-    return index_remove(log->env->sys, index, times);
-}
-
 /* The index of a closed segment that was scanned is written anew; it may be torn or missing. */
 static enum err rebuild_index(struct log *log, uint32_t i) HOLDS(log->lock);
 static enum err rebuild_index(struct log *log, uint32_t i)
@@ -342,7 +333,7 @@ static enum err trim_index(struct log *log, const struct segment *g, uint64_t po
     if (!e && x.count > 0) {
         e = index_write(&x, log->env->sys, index, times);
     } else if (!e) {
-        e = index_remove(log->env->sys, index, times);
+        e = log_remove_index(log, g->base);
     }
     index_fini(&x);
     return e;
@@ -433,7 +424,7 @@ static enum err recover_scan(struct log *log, struct log_recovery *r)
         }
         if (e) { break; }
         e = i + 1 < log->segments_count ? rebuild_index(log, i) : trim_index(log, g, from);
-        if (e == ERR_NOSPACE) { e = remove_index(log, g); } /* reading goes on without */
+        if (e == ERR_NOSPACE) { e = log_remove_index(log, g->base); } /* reading goes on without */
         s.pos = 0;
     }
     mem_free(s.buf);

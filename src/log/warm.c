@@ -85,7 +85,7 @@ static enum err drop_index_tail(struct log *log, const char *index, const char *
     if (e && e != ERR_NOTFOUND) { return e; }
     bool is_whole = st.size == (uint64_t)x->count * INDEX_ENTRY_SIZE &&
                     (x->count == 0 || time_st.size == (uint64_t)x->times_count * TIME_ENTRY_SIZE);
-    return is_whole ? ERR_OK : index_remove(log->env->sys, index, time);
+    return is_whole ? ERR_OK : log_remove_index(log, log_active(log)->base);
 }
 
 static enum err warm_index(struct log *log) HOLDS(log->lock);

@@ -376,10 +376,14 @@ static void load_twin(void *ctx, struct log *log)
         struct logdir *dir = w->m->dirs[i];
         struct log *other = logdir_find(dir, topic, index);
         if (!other) { continue; }
-        if (is_gone(w, dir, other)) {
-            set_aside(w, dir, other);
-        } else if (is_gone(w, w->dir, log)) {
-            set_aside(w, w->dir, log);
+        struct logdir *left = is_gone(w, dir, other)    ? dir
+                              : is_gone(w, w->dir, log) ? w->dir
+                                                        : NULL;
+        if (left) {
+            log_info(w->m->options.logger, REPLICA_LOGGER,
+                     "%s-%" PRId32 " was moved away from %s while the broker was stopped", topic,
+                     index, logdir_path(left));
+            set_aside(w, left, left == dir ? other : log);
         } else {
             log_error(w->m->options.logger, REPLICA_LOGGER,
                       "%s-%" PRId32 " is in two directories, %s and %s. The broker does not start: "

@@ -2,7 +2,7 @@
 # run.sh SECONDS_EACH [TARGET...] - builds the fuzz targets and runs each for some seconds, from the
 # committed corpus. New inputs go to build/fuzz/corpus/<target>; a crash is left in
 # build/fuzz/crash-<target>-* and ends the script with 1.
-# With FUZZ_RUNS=N: at most N inputs each, always the same ones, and nothing kept from runs before.
+# With FUZZ_RUNS=N: at most N inputs each, from a fixed seed, and nothing kept from runs before.
 set -eu
 cd "$(dirname "$0")/../.."
 seconds=${1:?usage: run.sh SECONDS_EACH [TARGET...]}
@@ -19,7 +19,7 @@ for t in $targets; do
     echo "fuzz $t: $seconds s${FUZZ_RUNS:+, at most $FUZZ_RUNS inputs}"
     if [ -n "${FUZZ_RUNS:-}" ]; then
         # In the order of their names: that of a directory is no order.
-        find "tests/fuzz/corpus/$t" -type f | LC_ALL=C sort | paste -sd, >"$build/inputs-$t"
+        find "tests/fuzz/corpus/$t" -type f | LC_ALL=C sort | paste -sd, | tr -d '\n' >"$build/inputs-$t"
         set -- -seed=1 -runs="$FUZZ_RUNS" -seed_inputs="@$build/inputs-$t"
     else
         mkdir -p "$build/corpus/$t"

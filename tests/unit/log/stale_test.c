@@ -551,6 +551,68 @@ static void test_marks_from_before_another_broker_ran_are_not_believed(void **st
     }
 }
 
+/* The marks know a log by its topic's id. Two that have lost theirs are not taken for one. */
+static void test_logs_without_a_topic_id_share_no_mark(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const names[] = {"a", "b"};
+    static const size_t value_sizes[] = {100, 37};
+    static const int64_t ends[] = {40, 20};
+    fixture_open(f);
+    for (int i = 0; i < 2; i++) {
+        struct log *log = fixture_create(f, names[i]);
+        while (log_leo(log) < ends[i]) {
+            fixture_append(f, log, (struct fixture_batch){.value_size = value_sizes[i]});
+        }
+        log_unref(log);
+        f->topic_id.b[0] ^= 1;
+    }
+    fixture_close(f, true);
+    fixture_shell("cd '%s' && rm a-0/partition.metadata b-0/partition.metadata " LOGDIR_MARKS
+                  " " LOGDIR_MANIFEST " " LOGDIR_MARKER,
+                  f->path);
+    for (int starts = 0; starts < 3; starts++) {
+        fixture_open(f);
+        for (int i = 0; i < 2; i++) {
+            struct log *log = fixture_find(f, names[i]);
+            assert_int_equal(log_leo(log), ends[i]);
+            assert_int_equal(fixture_read_all(log, 1000), ends[i]);
+            log_unref(log);
+        }
+        fixture_close(f, false);
+    }
+}
+
+/* It begins above 0, and nothing was written to it before the crash. */
+static void test_a_log_laid_in_behind_a_clean_stop_outlives_a_crash(void **state)
+{
+    struct fixture *f = *state;
+    f->options.config.segment_bytes = 1500;
+    f->options.config.retention_bytes = 3000;
+    fixture_open(f);
+    struct log *log = fixture_create(f, "t");
+    fixture_fill(f, log, 50);
+    log_set_hw(log, 50);
+    size_t deleted = 0;
+    assert_int_equal(log_retention_step(log, NOW_MS, &deleted), ERR_OK);
+    int64_t start = log_start_offset(log);
+    assert_true(start > 0);
+    log_unref(log);
+    fixture_close(f, true);
+    fixture_shell("mv '%s/t-0' '%s' && rm -r '%s'", f->path, f->root, f->path);
+    fixture_open(f);
+    fixture_close(f, true);
+    fixture_shell("mv '%s/t-0' '%s'", f->root, f->path);
+    for (int starts = 0; starts < 3; starts++) {
+        fixture_open(f);
+        log = fixture_find(f, "t");
+        assert_int_equal(log_start_offset(log), start);
+        assert_int_equal(fixture_read_all(log, 1000), 50 - start);
+        log_unref(log);
+        fixture_close(f, false);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -564,6 +626,8 @@ int main(void)
         T(test_a_log_without_files_goes_on_at_its_start),
         T(test_an_adopted_log_is_not_taken_for_unsynced_after_its_first_start),
         T(test_marks_from_before_another_broker_ran_are_not_believed),
+        T(test_logs_without_a_topic_id_share_no_mark),
+        T(test_a_log_laid_in_behind_a_clean_stop_outlives_a_crash),
         T(test_a_new_segment_has_no_index_of_one_before),
         T(test_an_index_of_lost_bytes_is_not_believed_of_others),
         T(test_a_full_disk_does_not_stop_a_start_that_rebuilds_indexes),
