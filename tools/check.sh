@@ -7,7 +7,7 @@ cmake --preset clang >/dev/null && ninja --quiet -C build/clang all
 for preset in asan tsan; do
     cmake --preset $preset >/dev/null
     ninja --quiet -C build/$preset all
-    ctest --test-dir build/$preset --output-on-failure -L "$quick" -j"$(nproc)" --quiet
+    ctest --test-dir build/$preset --output-on-failure -L "$quick" -j"$(nproc)"
 done
 tools/config_docs.py --check
 tools/metrics_docs.py --check

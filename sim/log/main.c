@@ -175,6 +175,12 @@ static void log_main(struct sys *sys, void *ctx)
     enum err e = logdir_open(sys, &options, &dir);
     CHECK(!e);
     struct log *log = logdir_find(dir, "t", 0);
+    if (log && uuid_is_zero(log_topic_id(log))) { /* as the broker does with who has no id */
+        e = logdir_stray_log(dir, log);
+        CHECK(!e);
+        log_unref(log);
+        log = NULL;
+    }
     if (!log) {
         CHECKF(b->required == 0, "[SLG-1] the log is gone, %" PRId64 " was synced", b->required);
         struct logdir_create_options create = {
