@@ -165,6 +165,9 @@ static enum err replay_apply(struct replay *p)
     }
     while (batch_iter_next(&it, &record)) {
         int64_t offset = p->offset_fixed >= 0 ? p->offset_fixed : record.offset;
+        if (p->offset_fixed < 0 && offset != p->j->next_offset) {
+            return replay_damage(p, "a record has another offset than expected");
+        }
         bool is_known = offset < p->skip_below;
         enum err e = is_known ? ERR_OK : meta_apply(p->image, record.value, offset);
         if (e == ERR_NOMEM) { return e; }
