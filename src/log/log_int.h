@@ -358,10 +358,10 @@ static inline struct segment *log_active(struct log *log) HOLDS(log->lock)
 uint32_t log_find_segment(const struct log *log, int64_t offset) HOLDS(log->lock);
 /* Removes the files of a segment without delay: its offsets will be used again. Not synced. */
 NODISCARD enum err log_unlink_segment(struct log *log, struct segment *s) HOLDS(log->lock);
-/* Its index files alone. */
-NODISCARD enum err log_remove_index(struct log *log, int64_t base);
 /* The same for all segments behind i, and forgets them. */
 NODISCARD enum err log_unlink_behind(struct log *log, uint32_t i) HOLDS(log->lock);
+/* Removes .index and .timeindex of the segment at base, as far as they are there. Not synced. */
+NODISCARD enum err log_remove_index(struct log *log, int64_t base);
 /* Removes producer snapshots of offsets above 'offset'. Not synced. */
 NODISCARD enum err log_drop_snapshots(struct log *log, int64_t offset) HOLDS(log->lock);
 NODISCARD enum err log_add_segment(struct log *log, const struct segment *s) HOLDS(log->lock);

@@ -7,23 +7,6 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-static int setup(void **state)
-{
-    struct fixture *f = malloc(sizeof *f);
-    assert_non_null(f);
-    fixture_init(f);
-    fixture_open(f);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture_fini(*state);
-    free(*state);
-    return 0;
-}
-
 static void limit_files(rlim_t size)
 {
     struct rlimit l;
@@ -224,7 +207,7 @@ static void test_a_failed_syncfs_takes_every_directory_of_the_device(void **stat
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup_open, fixture_teardown)
         T(test_a_full_disk_refuses_and_recovers_without_a_restart),
         T(test_epochs_of_a_failed_append_leave_their_file),
         T(test_a_failed_write_takes_the_directory_offline_for_good),

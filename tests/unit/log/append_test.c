@@ -1,23 +1,6 @@
 /* append_test.c - appending and reading one log on real files. */
 #include "fixture.h"
 
-static int setup(void **state)
-{
-    struct fixture *f = malloc(sizeof *f);
-    assert_non_null(f);
-    fixture_init(f);
-    fixture_open(f);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture_fini(*state);
-    free(*state);
-    return 0;
-}
-
 static void test_offsets_are_dense_and_every_batch_comes_back(void **state)
 {
     struct fixture *f = *state;
@@ -537,7 +520,7 @@ static void test_truncation_leaves_a_log_that_goes_on(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup_open, fixture_teardown)
         T(test_offsets_are_dense_and_every_batch_comes_back),
         T(test_a_read_inside_a_batch_gives_the_batch_whole),
         T(test_the_first_batch_is_whole_or_nothing),

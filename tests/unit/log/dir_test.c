@@ -4,22 +4,6 @@
 
 #include <sys/stat.h>
 
-static int setup(void **state)
-{
-    struct fixture *f = malloc(sizeof *f);
-    assert_non_null(f);
-    fixture_init(f);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture_fini(*state);
-    free(*state);
-    return 0;
-}
-
 static bool no_removals(struct fixture *f)
 {
     sys_mutex_lock(&f->dir->keeper.lock);
@@ -549,7 +533,7 @@ static void test_a_damaged_partition_metadata_stops_the_start(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
         T(test_names_that_leave_the_directory_are_refused),
         T(test_a_directory_belongs_to_one_process_cluster_and_node),
         T(test_a_clean_stop_is_read_from_the_manifest_alone),

@@ -109,6 +109,31 @@ static inline void fixture_fini(struct fixture *f)
     fixture_shell("rm -rf '%s'", f->root);
 }
 
+/* For cmocka: the state of a test is its fixture. */
+static inline int fixture_setup(void **state)
+{
+    struct fixture *f = malloc(sizeof *f);
+    assert_non_null(f);
+    fixture_init(f);
+    *state = f;
+    return 0;
+}
+
+/* The same with its directory open. */
+static inline int fixture_setup_open(void **state)
+{
+    fixture_setup(state);
+    fixture_open(*state);
+    return 0;
+}
+
+static inline int fixture_teardown(void **state)
+{
+    fixture_fini(*state);
+    free(*state);
+    return 0;
+}
+
 /* A second directory beside the first: g has its callbacks' state and nothing else of its own. */
 static inline void fixture_open_peer(struct fixture *f, struct fixture *g)
 {

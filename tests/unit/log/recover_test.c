@@ -8,22 +8,6 @@
 #include <sys/stat.h>
 #include <time.h>
 
-static int setup(void **state)
-{
-    struct fixture *f = malloc(sizeof *f);
-    assert_non_null(f);
-    fixture_init(f);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture_fini(*state);
-    free(*state);
-    return 0;
-}
-
 static void save(struct fixture *f)
 {
     fixture_shell("rm -rf '%s/saved' && cp -r '%s' '%s/saved'", f->root, f->path, f->root);
@@ -736,7 +720,7 @@ static void test_a_truncation_lowers_the_mark(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
         T(test_a_start_that_is_told_to_stop_leaves_all_to_the_next),
         T(test_the_scan_of_one_log_is_broken_off),
         T(test_a_cut_tail_ends_at_the_last_whole_batch),

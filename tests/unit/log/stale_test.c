@@ -9,22 +9,6 @@
 
 #define FIRST_SEGMENT "00000000000000000000"
 
-static int setup(void **state)
-{
-    struct fixture *f = malloc(sizeof *f);
-    assert_non_null(f);
-    fixture_init(f);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture_fini(*state);
-    free(*state);
-    return 0;
-}
-
 static void limit_files(rlim_t size)
 {
     struct rlimit l;
@@ -71,20 +55,27 @@ static void test_a_new_log_does_not_begin_where_a_deleted_one_of_its_name_did(vo
     log_unref(log);
 }
 
-/* Its mark is damaged, and so is taken for never written. */
-static void test_a_log_without_a_mark_may_begin_where_its_checkpoint_says(void **state)
+/* A log of 50 records whose first segments retention took. */
+static struct log *create_trimmed(struct fixture *f)
 {
-    struct fixture *f = *state;
     f->options.config.segment_bytes = 1500;
     f->options.config.retention_bytes = 3000;
-    fixture_open(f);
     struct log *log = fixture_create(f, "t");
     fixture_fill(f, log, 50);
     log_set_hw(log, 50);
     size_t deleted = 0;
     assert_int_equal(log_retention_step(log, NOW_MS, &deleted), ERR_OK);
+    assert_true(log_start_offset(log) > 0);
+    return log;
+}
+
+/* Its mark is damaged, and so is taken for never written. */
+static void test_a_log_without_a_mark_may_begin_where_its_checkpoint_says(void **state)
+{
+    struct fixture *f = *state;
+    fixture_open(f);
+    struct log *log = create_trimmed(f);
     int64_t start = log_start_offset(log);
-    assert_true(start > 0);
     assert_int_equal(logdir_flush(f->dir), ERR_OK);
     assert_int_equal(logdir_checkpoint(f->dir, true), ERR_OK);
     log_unref(log);
@@ -587,16 +578,9 @@ static void test_logs_without_a_topic_id_share_no_mark(void **state)
 static void test_a_log_laid_in_behind_a_clean_stop_outlives_a_crash(void **state)
 {
     struct fixture *f = *state;
-    f->options.config.segment_bytes = 1500;
-    f->options.config.retention_bytes = 3000;
     fixture_open(f);
-    struct log *log = fixture_create(f, "t");
-    fixture_fill(f, log, 50);
-    log_set_hw(log, 50);
-    size_t deleted = 0;
-    assert_int_equal(log_retention_step(log, NOW_MS, &deleted), ERR_OK);
+    struct log *log = create_trimmed(f);
     int64_t start = log_start_offset(log);
-    assert_true(start > 0);
     log_unref(log);
     fixture_close(f, true);
     fixture_shell("mv '%s/t-0' '%s' && rm -r '%s'", f->path, f->root, f->path);
@@ -616,7 +600,7 @@ static void test_a_log_laid_in_behind_a_clean_stop_outlives_a_crash(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
         T(test_a_new_log_does_not_begin_where_a_deleted_one_of_its_name_did),
         T(test_a_log_without_a_mark_may_begin_where_its_checkpoint_says),
         T(test_a_roll_after_a_failed_append_writes_no_word_of_it),
