@@ -131,10 +131,33 @@ static void test_a_durable_mark_behind_a_failed_fold_is_read(void **state)
     }
 }
 
+/* A name that a fold could not sync is synced with the marks, as soon as there is a descriptor. */
+static void test_marks_without_a_descriptor_are_synced_later(void **state)
+{
+    struct fixture *f = *state;
+    struct marks m;
+    marks_init(&m, f->sys, f->path);
+    assert_int_equal(marks_open(&m), ERR_OK);
+    struct mark_entry synced = entry(f, MARK_SYNCED, 100);
+    assert_int_equal(marks_put(&m, &synced, false), ERR_OK);
+    is_name_dirty = true;
+    fault.call = CALL_OPEN;
+    fault.code = EMFILE;
+    fault.left = 1;
+    assert_int_equal(marks_sync(&m), ERR_LIMIT);
+    assert_true(marks_is_unsynced(&m));
+    assert_int_equal(marks_sync(&m), ERR_OK);
+    assert_false(marks_is_unsynced(&m));
+    assert_false(is_name_dirty);
+    marks_fini(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_durable_mark_behind_a_failed_fold_is_read, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_marks_without_a_descriptor_are_synced_later, setup,
                                         teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
